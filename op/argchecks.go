@@ -1,0 +1,306 @@
+package op
+
+import "tezgah/tensor"
+
+// This file holds each operation's check, in the order of args.go. A check
+// reads only shapes and types, never memory.
+
+const (
+	f32 = tensor.F32
+	f16 = tensor.F16
+	i32 = tensor.I32
+	i8  = tensor.I8
+)
+
+func (a Add) check() error {
+	c := checker{op: a.Label()}
+	if c.present("dst", a.Dst) {
+		c.want("dst", a.Dst.Flat(), f32, "n", a.Dst.Len())
+		if a.Src.Ok() {
+			c.want("src", a.Src.Flat(), f32, "n", a.Dst.Len())
+		} else {
+			c.fail("src is absent")
+		}
+	}
+	return c.err
+}
+
+func (a Cast) check() error {
+	c := checker{op: a.Label()}
+	if !c.present("dst", a.Dst) || !c.present("src", a.Src) {
+		return c.err
+	}
+	from, to := a.Src.Type(), a.Dst.Type()
+	if !(from == f32 && to == f16 || from == f16 && to == f32) {
+		c.fail("cannot convert %v %v to %v", from, a.Src, to)
+	}
+	c.want("dst", a.Dst.Flat(), to, "n", a.Src.Len())
+	c.want("src", a.Src.Flat(), from, "n", a.Src.Len())
+	return c.err
+}
+
+func (a Sum) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("x", a.X, 1) {
+		c.want("x", a.X, f32, "n", a.X.Len())
+		c.want("out", a.Out, f32, "one", 1)
+	}
+	return c.err
+}
+
+func (a Embedding) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("w", a.W, 2) && c.rank("out", a.Out, 2) {
+		n := a.Out.Dims[0]
+		c.want("tokens", a.Tokens, i32, "N", n)
+		c.wantWeight("w", a.W, "V,C", a.W.Dims[0], a.W.Dims[1])
+		c.want("out", a.Out, f32, "N,C", n, a.W.Cols())
+	}
+	return c.err
+}
+
+func (a EmbeddingBackward) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("dw", a.DW, 2) && c.rank("dout", a.DOut, 2) {
+		n := a.DOut.Dims[0]
+		c.want("tokens", a.Tokens, i32, "N", n)
+		c.want("dw", a.DW, f32, "V,C", a.DW.Dims[0], a.DW.Dims[1])
+		c.want("dout", a.DOut, f32, "N,C", n, a.DW.Cols())
+	}
+	return c.err
+}
+
+func (a RMSNorm) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("x", a.X, 2) {
+		n, d := a.X.Dims[0], a.X.Dims[1]
+		c.want("x", a.X, f32, "N,C", n, d)
+		c.wantWeight("w", a.W, "C", d)
+		c.want("y", a.Y, f32, "N,C", n, d)
+		c.want("rms_inv", a.RMSInv, f32, "N", n)
+	}
+	return c.err
+}
+
+func (a RMSNormBackward) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("x", a.X, 2) {
+		n, d := a.X.Dims[0], a.X.Dims[1]
+		c.want("x", a.X, f32, "N,C", n, d)
+		c.want("w", a.W, f32, "C", d)
+		c.want("dy", a.DY, f32, "N,C", n, d)
+		c.want("rms_inv", a.RMSInv, f32, "N", n)
+		c.want("dx", a.DX, f32, "N,C", n, d)
+		c.want("dw", a.DW, f32, "C", d)
+	}
+	return c.err
+}
+
+func (a MatMul) check() error {
+	c := checker{op: a.Label()}
+	if a.TransA && a.TransB {
+		c.fail("both operands transposed is not a form")
+	}
+	if c.rank("a", a.A, 2) && c.rank("b", a.B, 2) {
+		m, n, k := a.Sizes()
+		if a.TransA {
+			c.want("a", a.A, f32, "K,M", k, m)
+		} else {
+			c.want("a", a.A, f32, "M,K", m, k)
+		}
+		if a.TransB {
+			c.wantWeight("b", a.B, "N,K", n, k)
+		} else {
+			c.wantWeight("b", a.B, "K,N", k, n)
+		}
+		c.want("c", a.C, f32, "M,N", m, n)
+		c.optional("residual", a.Residual, f32, "M,N", m, n)
+	}
+	return c.err
+}
+
+func (a RoPE) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("x", a.X, 4) && c.rank("table", a.Table, 2) {
+		t, d := a.X.Dims[1], a.X.Dims[3]
+		c.want("x", a.X, f32, "B,T,H,D", a.X.Dims[0], t, a.X.Dims[2], d)
+		c.that(d%2 == 0, "D is %d, want an even number (remainder %d)", d, d%2)
+		p := a.Table.Dims[0]
+		c.want("table", a.Table, f32, "P,D", p, d)
+		c.that(a.Pos0 >= 0 && a.Pos0+t <= p, "positions up to %d do not fit a table of %d", a.Pos0+t, p)
+	}
+	return c.err
+}
+
+// heads checks what the attention forms share and returns the sizes.
+func (c *checker) heads(q, k Tensor) (b, t, h, kvh, d int, ok bool) {
+	if !c.rank("q", q, 4) || !c.rank("k", k, 4) {
+		return
+	}
+	b, t, h, d = q.Dims[0], q.Dims[1], q.Dims[2], q.Dims[3]
+	kvh = k.Dims[2]
+	c.that(h%kvh == 0, "H %d is not a multiple of KVH %d", h, kvh)
+	return b, t, h, kvh, d, c.err == nil
+}
+
+func (a Attention) check() error {
+	c := checker{op: a.Label()}
+	if b, t, h, kvh, d, ok := c.heads(a.Q, a.K); ok {
+		c.want("q", a.Q, f32, "B,T,H,D", b, t, h, d)
+		c.want("k", a.K, f32, "B,T,KVH,D", b, t, kvh, d)
+		c.want("v", a.V, f32, "B,T,KVH,D", b, t, kvh, d)
+		c.want("out", a.Out, f32, "B,T,H,D", b, t, h, d)
+		c.want("lse", a.LSE, f32, "B,H,T", b, h, t)
+		c.optional("doc_start", a.DocStart, i32, "B,T", b, t)
+	}
+	return c.err
+}
+
+func (a AttentionBackward) check() error {
+	c := checker{op: a.Label()}
+	if b, t, h, kvh, d, ok := c.heads(a.Q, a.K); ok {
+		c.want("q", a.Q, f32, "B,T,H,D", b, t, h, d)
+		c.want("k", a.K, f32, "B,T,KVH,D", b, t, kvh, d)
+		c.want("v", a.V, f32, "B,T,KVH,D", b, t, kvh, d)
+		c.want("out", a.Out, f32, "B,T,H,D", b, t, h, d)
+		c.want("dout", a.DOut, f32, "B,T,H,D", b, t, h, d)
+		c.want("lse", a.LSE, f32, "B,H,T", b, h, t)
+		c.want("delta", a.Delta, f32, "B,H,T", b, h, t)
+		c.want("dq", a.DQ, f32, "B,T,H,D", b, t, h, d)
+		c.want("dk", a.DK, f32, "B,T,KVH,D", b, t, kvh, d)
+		c.want("dv", a.DV, f32, "B,T,KVH,D", b, t, kvh, d)
+		c.optional("doc_start", a.DocStart, i32, "B,T", b, t)
+	}
+	return c.err
+}
+
+func (a KVAppend) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("k", a.K, 4) && c.rank("k_cache", a.KCache, 4) {
+		b, t, kvh, d := a.K.Dims[0], a.K.Dims[1], a.K.Dims[2], a.K.Dims[3]
+		p := a.KCache.Dims[1]
+		c.want("k", a.K, f32, "B,T,KVH,D", b, t, kvh, d)
+		c.want("v", a.V, f32, "B,T,KVH,D", b, t, kvh, d)
+		c.want("k_cache", a.KCache, f32, "B,P,KVH,D", b, p, kvh, d)
+		c.want("v_cache", a.VCache, f32, "B,P,KVH,D", b, p, kvh, d)
+		c.that(t <= p, "%d rows do not fit %d slots", t, p)
+		c.that(a.Pos >= 0, "position %d is negative (slots %d)", a.Pos, p)
+	}
+	return c.err
+}
+
+func (a AttentionDecode) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("q", a.Q, 3) && c.rank("k_cache", a.KCache, 4) {
+		b, h, d := a.Q.Dims[0], a.Q.Dims[1], a.Q.Dims[2]
+		p, kvh := a.KCache.Dims[1], a.KCache.Dims[2]
+		c.that(h%kvh == 0, "H %d is not a multiple of KVH %d", h, kvh)
+		c.want("q", a.Q, f32, "B,H,D", b, h, d)
+		c.want("k_cache", a.KCache, f32, "B,P,KVH,D", b, p, kvh, d)
+		c.want("v_cache", a.VCache, f32, "B,P,KVH,D", b, p, kvh, d)
+		c.want("out", a.Out, f32, "B,H,D", b, h, d)
+		c.that(a.Len >= 1 && a.Len <= p, "length %d, want 1 to %d", a.Len, p)
+	}
+	return c.err
+}
+
+func (a GLU) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("gate", a.Gate, 2) {
+		n, f := a.Gate.Dims[0], a.Gate.Dims[1]
+		c.want("gate", a.Gate, f32, "N,F", n, f)
+		c.want("up", a.Up, f32, "N,F", n, f)
+		c.want("out", a.Out, f32, "N,F", n, f)
+	}
+	return c.err
+}
+
+func (a GLUBackward) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("gate", a.Gate, 2) {
+		n, f := a.Gate.Dims[0], a.Gate.Dims[1]
+		c.want("gate", a.Gate, f32, "N,F", n, f)
+		c.want("up", a.Up, f32, "N,F", n, f)
+		c.want("dout", a.DOut, f32, "N,F", n, f)
+		c.want("dgate", a.DGate, f32, "N,F", n, f)
+		c.want("dup", a.DUp, f32, "N,F", n, f)
+	}
+	return c.err
+}
+
+func (a GateUp) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("x", a.X, 2) && c.rank("w_gate", a.WGate, 2) {
+		n, d, f := a.X.Dims[0], a.X.Dims[1], a.WGate.Dims[1]
+		c.want("x", a.X, f32, "N,C", n, d)
+		c.wantWeight("w_gate", a.WGate, "C,F", d, f)
+		c.wantWeight("w_up", a.WUp, "C,F", d, f)
+		c.want("gate", a.Gate, f32, "N,F", n, f)
+		c.want("up", a.Up, f32, "N,F", n, f)
+		c.want("out", a.Out, f32, "N,F", n, f)
+	}
+	return c.err
+}
+
+func (a CrossEntropy) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("logits", a.Logits, 2) {
+		r, v := a.Logits.Dims[0], a.Logits.Dims[1]
+		c.want("logits", a.Logits, f32, "R,V", r, v)
+		c.want("targets", a.Targets, i32, "R", r)
+		c.want("loss", a.Loss, f32, "R", r)
+		if !(a.LabelSmoothing >= 0 && a.LabelSmoothing < 1) {
+			c.fail("label smoothing is %v, want 0 ≤ α < 1", a.LabelSmoothing)
+		}
+	}
+	return c.err
+}
+
+func (a GradNormSq) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("g", a.G, 1) {
+		c.want("g", a.G, f32, "n", a.G.Len())
+		c.want("partials", a.Partials, f32, "p,two", NormPartials(a.G.Len()), 2)
+	}
+	return c.err
+}
+
+func (a FinalizeGradStats) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("partials", a.Partials, 2) {
+		c.want("partials", a.Partials, f32, "p,two", a.Partials.Dims[0], 2)
+		c.want("stats", a.Stats, f32, "four", 4)
+	}
+	return c.err
+}
+
+func (a AdamW) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("w", a.W, 1) {
+		n := a.W.Len()
+		c.want("w", a.W, f32, "n", n)
+		c.want("g", a.G, f32, "n", n)
+		c.want("m", a.M, f32, "n", n)
+		c.want("v", a.V, f32, "n", n)
+		c.optional("w16", a.W16, f16, "n", n)
+		c.want("stats", a.Stats, f32, "four", 4)
+	}
+	return c.err
+}
+
+func (a AdamW8) check() error {
+	c := checker{op: a.Label()}
+	if c.rank("w", a.W, 1) {
+		n := a.W.Len()
+		blocks := (n + MomentBlock - 1) / MomentBlock
+		c.want("w", a.W, f32, "n", n)
+		c.want("g", a.G, f32, "n", n)
+		c.want("m", a.M, i8, "n", n)
+		c.want("v", a.V, i8, "n", n)
+		c.want("m_scale", a.MScale, f32, "blocks", blocks)
+		c.want("v_scale", a.VScale, f32, "blocks", blocks)
+		c.optional("w16", a.W16, f16, "n", n)
+		c.want("stats", a.Stats, f32, "four", 4)
+	}
+	return c.err
+}

@@ -1,0 +1,335 @@
+package op
+
+import (
+	"fmt"
+	"time"
+
+	"tezgah/tensor"
+)
+
+// Runner is the front of a backend. It checks each call's arguments, keeps the
+// first error (later calls then do nothing, as with bufio.Writer), and measures
+// when a Profile is attached. A training step is a list of calls on a Runner
+// and one look at Err or Sync.
+type Runner struct {
+	b       Backend
+	fuser   Fuser // b, when it has fused forms
+	err     error
+	profile *Profile
+	start   time.Time
+}
+
+// NewRunner returns the front of b.
+func NewRunner(b Backend) *Runner {
+	f, _ := b.(Fuser)
+	return &Runner{b: b, fuser: f}
+}
+
+// Backend returns what the runner runs on.
+func (r *Runner) Backend() Backend { return r.b }
+
+// Err returns the first error since the last Reset.
+func (r *Runner) Err() error { return r.err }
+
+// Reset forgets the error, after the caller has dealt with it, and returns it.
+func (r *Runner) Reset() error {
+	err := r.err
+	r.err = nil
+	return err
+}
+
+// Sync waits for all work and returns the first error, of a call or of the
+// work itself. It does not forget it.
+func (r *Runner) Sync() error {
+	if err := r.b.Sync(); r.err == nil {
+		r.err = err
+	}
+	return r.err
+}
+
+// Flush starts what has been recorded without waiting.
+func (r *Runner) Flush() {
+	if r.err == nil {
+		r.err = r.b.Flush()
+	}
+}
+
+// SetProfile attaches p, or detaches with nil. While one is attached each call
+// runs alone: start, wait, stop the clock.
+func (r *Runner) SetProfile(p *Profile) { r.profile = p }
+
+// begin reports whether the call may run.
+func (r *Runner) begin(check error) bool {
+	if r.err != nil {
+		return false
+	}
+	if check != nil {
+		r.err = check
+		return false
+	}
+	if r.profile != nil {
+		if r.err = r.b.Sync(); r.err != nil {
+			return false
+		}
+		r.start = time.Now()
+	}
+	return true
+}
+
+func (r *Runner) end(label string, c Cost, err error) {
+	if err != nil {
+		r.err = fmt.Errorf("%s: %w", label, err)
+		return
+	}
+	if r.profile != nil {
+		if r.err = r.b.Sync(); r.err == nil {
+			r.profile.add(label, c, time.Since(r.start))
+		}
+	}
+}
+
+// Write copies little-endian elements p to dst.
+func (r *Runner) Write(dst Tensor, p []byte) {
+	if r.err == nil {
+		if err := sameBytes("write", dst, len(p)); err != nil {
+			r.err = err
+		} else if err := r.b.Write(dst, p); err != nil {
+			r.err = fmt.Errorf("write %v: %w", dst, err)
+		}
+	}
+}
+
+// Read waits for earlier work and copies src to p.
+func (r *Runner) Read(p []byte, src Tensor) error {
+	if r.err == nil {
+		if err := sameBytes("read", src, len(p)); err != nil {
+			r.err = err
+		} else if err := r.b.Read(p, src); err != nil {
+			r.err = fmt.Errorf("read %v: %w", src, err)
+		}
+	}
+	return r.err
+}
+
+func sameBytes(op string, t Tensor, n int) error {
+	if !t.Ok() {
+		return fmt.Errorf("%s: tensor is absent", op)
+	}
+	if want := t.Len() * t.Type().Size(); n != want {
+		return fmt.Errorf("%s: %v is %d bytes, got %d", op, t, want, n)
+	}
+	if t.Off < 0 || t.Off+t.Len() > t.Buf.Len() {
+		return fmt.Errorf("%s: %v from element %d does not fit its buffer of %d", op, t, t.Off, t.Buf.Len())
+	}
+	return nil
+}
+
+// WriteSlice writes a slice of elements whose Go type matches dst's type.
+func WriteSlice[T tensor.Number](r *Runner, dst Tensor, s []T) { r.Write(dst, tensor.Bytes(s)) }
+
+// ReadSlice reads src into s.
+func ReadSlice[T tensor.Number](r *Runner, s []T, src Tensor) error {
+	return r.Read(tensor.Bytes(s), src)
+}
+
+// Zero clears x.
+func (r *Runner) Zero(x Tensor) {
+	c := checker{op: "zero"}
+	if c.present("x", x) {
+		c.want("x", x.Flat(), x.Type(), "n", x.Len())
+	}
+	if r.begin(c.err) {
+		r.end("zero", Cost{0, bytesOf(x)}, r.b.Zero(x))
+	}
+}
+
+// Copy copies src to dst, which have the same type and number of elements and
+// do not overlap.
+func (r *Runner) Copy(dst, src Tensor) {
+	c := checker{op: "copy"}
+	if c.present("dst", dst) && c.present("src", src) {
+		c.want("dst", dst.Flat(), src.Type(), "n", src.Len())
+		c.want("src", src.Flat(), src.Type(), "n", src.Len())
+	}
+	if r.begin(c.err) {
+		r.end("copy", Cost{0, bytesOf(dst, src)}, r.b.Copy(dst, src))
+	}
+}
+
+// Add checks a and runs it; see the type Add.
+func (r *Runner) Add(a Add) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.Add(a))
+	}
+}
+
+// Cast checks a and runs it; see the type Cast.
+func (r *Runner) Cast(a Cast) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.Cast(a))
+	}
+}
+
+// Sum checks a and runs it; see the type Sum.
+func (r *Runner) Sum(a Sum) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.Sum(a))
+	}
+}
+
+// Embedding checks a and runs it; see the type Embedding.
+func (r *Runner) Embedding(a Embedding) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.Embedding(a))
+	}
+}
+
+// EmbeddingBackward checks a and runs it; see the type EmbeddingBackward.
+func (r *Runner) EmbeddingBackward(a EmbeddingBackward) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.EmbeddingBackward(a))
+	}
+}
+
+// RMSNorm checks a and runs it; see the type RMSNorm.
+func (r *Runner) RMSNorm(a RMSNorm) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.RMSNorm(a))
+	}
+}
+
+// RMSNormBackward checks a and runs it; see the type RMSNormBackward.
+func (r *Runner) RMSNormBackward(a RMSNormBackward) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.RMSNormBackward(a))
+	}
+}
+
+// MatMul checks a and runs it; see the type MatMul.
+func (r *Runner) MatMul(a MatMul) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.MatMul(a))
+	}
+}
+
+// RoPE checks a and runs it; see the type RoPE.
+func (r *Runner) RoPE(a RoPE) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.RoPE(a))
+	}
+}
+
+// Attention checks a and runs it; see the type Attention.
+func (r *Runner) Attention(a Attention) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.Attention(a))
+	}
+}
+
+// AttentionBackward checks a and runs it; see the type AttentionBackward.
+func (r *Runner) AttentionBackward(a AttentionBackward) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.AttentionBackward(a))
+	}
+}
+
+// KVAppend checks a and runs it; see the type KVAppend.
+func (r *Runner) KVAppend(a KVAppend) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.KVAppend(a))
+	}
+}
+
+// AttentionDecode checks a and runs it; see the type AttentionDecode.
+func (r *Runner) AttentionDecode(a AttentionDecode) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.AttentionDecode(a))
+	}
+}
+
+// GLU checks a and runs it; see the type GLU.
+func (r *Runner) GLU(a GLU) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.GLU(a))
+	}
+}
+
+// GLUBackward checks a and runs it; see the type GLUBackward.
+func (r *Runner) GLUBackward(a GLUBackward) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.GLUBackward(a))
+	}
+}
+
+// CrossEntropy checks a and runs it; see the type CrossEntropy.
+func (r *Runner) CrossEntropy(a CrossEntropy) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.CrossEntropy(a))
+	}
+}
+
+// GradNormSq checks a and runs it; see the type GradNormSq.
+func (r *Runner) GradNormSq(a GradNormSq) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.GradNormSq(a))
+	}
+}
+
+// FinalizeGradStats checks a and runs it; see the type FinalizeGradStats.
+func (r *Runner) FinalizeGradStats(a FinalizeGradStats) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.FinalizeGradStats(a))
+	}
+}
+
+// AdamW checks a and runs it; see the type AdamW.
+func (r *Runner) AdamW(a AdamW) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.AdamW(a))
+	}
+}
+
+// AdamW8 checks a and runs it; see the type AdamW8.
+func (r *Runner) AdamW8(a AdamW8) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.AdamW8(a))
+	}
+}
+
+// MatMulGroup runs products that do not depend on each other and share A.
+func (r *Runner) MatMulGroup(items []MatMul) {
+	if r.fuser == nil {
+		for _, a := range items {
+			r.MatMul(a)
+		}
+		return
+	}
+	var c Cost
+	for i := range items {
+		if r.err == nil {
+			r.err = items[i].check()
+		}
+		if r.err != nil {
+			return
+		}
+		k := items[i].cost()
+		c.FLOPs += k.FLOPs
+		c.Bytes += k.Bytes
+	}
+	if r.begin(nil) {
+		r.end("matmul_group", c, r.fuser.MatMulGroup(items))
+	}
+}
+
+// GateUp runs the first half of the feed-forward block.
+func (r *Runner) GateUp(a GateUp) {
+	if r.fuser == nil {
+		r.MatMul(MatMul{A: a.X, B: a.WGate, C: a.Gate})
+		r.MatMul(MatMul{A: a.X, B: a.WUp, C: a.Up})
+		r.GLU(GLU{Gate: a.Gate, Up: a.Up, Out: a.Out, Act: a.Act})
+		return
+	}
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.fuser.GateUp(a))
+	}
+}
