@@ -21,7 +21,7 @@ type adamwArgs struct {
 	step        float32 // lr/bias1
 	invBias2    float32 // 1/bias2
 	eps         float32
-	decay       float32 // 1 − lr·wd
+	decay       float32 // lr·wd
 	zero        uint32  // all ones: replace non-finite gradients by 0
 }
 
@@ -33,7 +33,7 @@ func (h *AdamW) args() adamwArgs {
 		step:     float32(float64(h.LR) / float64(h.Bias1)),
 		invBias2: float32(1 / float64(h.Bias2)),
 		eps:      h.Eps,
-		decay:    float32(1 - float64(h.LR)*float64(h.WeightDecay)),
+		decay:    float32(float64(h.LR) * float64(h.WeightDecay)),
 	}
 	if h.ZeroNonFinite {
 		a.zero = ^uint32(0)

@@ -19,4 +19,3 @@
 // Open level.go first (how a level is chosen), then pool.go, then gemm.go.
 package kern
 
-//go:generate go run -C gen . -dir ..

@@ -1,5 +1,3 @@
-//go:build !amd64
-
 package kern
 
 // bestLevel is portable Go wherever there is no assembly.

@@ -1,0 +1,92 @@
+package kern
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestPoolRunsEveryItemOnce(t *testing.T) {
+	for threads := 1; threads <= 5; threads++ {
+		p := NewPool(threads)
+		if p.Threads() != threads {
+			t.Fatalf("Threads() is %d, want %d", p.Threads(), threads)
+		}
+		for _, n := range []int{0, 1, 2, 3, 7, 100, 1000} {
+			counts := make([]atomic.Int32, n)
+			p.Run(n, func(worker, i int) {
+				if worker < 0 || worker >= threads {
+					t.Errorf("worker %d of %d", worker, threads)
+				}
+				counts[i].Add(1)
+			})
+			for i := range counts {
+				if c := counts[i].Load(); c != 1 {
+					t.Fatalf("%d threads, %d items: item %d ran %d times", threads, n, i, c)
+				}
+			}
+		}
+		p.Close()
+		p.Close()
+	}
+}
+
+// TestPoolWakesParkedWorkers leaves the workers time to park between jobs, and checks that a job
+// whose two items wait for each other ends, which needs two threads awake.
+func TestPoolWakesParkedWorkers(t *testing.T) {
+	p := NewPool(2)
+	defer p.Close()
+	for range 20 {
+		time.Sleep(time.Millisecond)
+		var meet sync.WaitGroup
+		meet.Add(2)
+		p.Run(2, func(_, _ int) {
+			meet.Done()
+			meet.Wait()
+		})
+	}
+}
+
+func TestPoolManyCallers(t *testing.T) {
+	p := NewPool(3)
+	defer p.Close()
+	var total atomic.Int64
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for range 200 {
+				p.Run(10, func(_, i int) { total.Add(int64(i)) })
+			}
+		})
+	}
+	callers.Wait()
+	if got := total.Load(); got != 4*200*45 {
+		t.Fatalf("sum of items is %d, want %d", got, 4*200*45)
+	}
+}
+
+func TestPoolDoesNotAllocate(t *testing.T) {
+	p := NewPool(2)
+	defer p.Close()
+	var sum atomic.Int64
+	f := func(_, i int) { sum.Add(int64(i)) }
+	if n := testing.AllocsPerRun(100, func() { p.Run(64, f) }); n >= 1 {
+		t.Errorf("Run allocates %g times", n)
+	}
+	job := &funcTask{f}
+	if n := testing.AllocsPerRun(100, func() { p.RunTask(64, job) }); n >= 1 {
+		t.Errorf("RunTask allocates %g times", n)
+	}
+}
+
+func TestPoolAfterClose(t *testing.T) {
+	p := NewPool(2)
+	p.Close()
+	defer func() {
+		if recover() == nil {
+			t.Error("Run after Close did not panic")
+		}
+	}()
+	p.Run(2, func(_, _ int) {})
+}
