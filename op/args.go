@@ -264,14 +264,22 @@ type AdamW struct {
 // MomentBlock is the number of 8-bit moments that share one scale.
 const MomentBlock = 256
 
-// AdamW8 is AdamW with moments as int8 in blocks of MomentBlock, one float32
+// AdamW8 is AdamW with moments of 8 bits in blocks of MomentBlock, one float32
 // scale each (after Dettmers et al., "8-bit Optimizers via Block-wise
-// Quantization", 2022). M is linear: m = q·scale/127. V keeps the square root:
-// v = (q·scale/127)², q ≥ 0, where the scale is the block's largest √v, and
-// rounding never takes a positive √v to 0. In kernels: adamw_8bit_update.
+// Quantization", 2022, with linear codes):
+//
+//	m  = q·MScale, q in −127 … 127 (int8),            MScale = max|m|/127 of the block
+//	√v = q·VScale, q in 0 … 255 (the byte, unsigned), VScale = max √v/255
+//
+// V is kept through its root, which is what the update divides by and has half
+// the range. The update of W uses the new moments before they are encoded. A
+// code is one of the two integers next to the quotient (a backend may round at
+// random, so that small moments are not stuck), except that a positive √v never
+// gets code 0, which would let its weight jump by m/Eps. A block of zeros has
+// scale 0. In kernels: adamw_8bit_update.
 type AdamW8 struct {
 	W, G           Tensor // (n)
-	M, V           Tensor // (n) I8
+	M, V           Tensor // (n) I8; V's bytes are read as unsigned
 	MScale, VScale Tensor // (ceil(n/MomentBlock))
 	W16            Tensor // optional (n) F16
 	Stats          Tensor // (4)
