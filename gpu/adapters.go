@@ -1,0 +1,132 @@
+package gpu
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// Kind says what an adapter is.
+type Kind int
+
+// The kinds, in the order in which Open prefers them.
+const (
+	Discrete Kind = iota
+	Integrated
+	Unknown
+	Software // a CPU that imitates a GPU: llvmpipe, SwiftShader, WARP
+)
+
+// String names the kind in lower case.
+func (k Kind) String() string {
+	return [...]string{"discrete", "integrated", "unknown", "software"}[k]
+}
+
+// AdapterInfo describes a GPU that can be opened.
+type AdapterInfo struct {
+	Index   int    // N of "gpu:N"
+	Name    string // as the driver gives it
+	Vendor  string
+	Kind    Kind
+	Backend string // "vulkan", "metal", "dx12" or "browser"
+	Driver  string // driver or API version, as far as it can be known
+	Limits  Limits
+}
+
+// String is one line for a person.
+func (a AdapterInfo) String() string {
+	return fmt.Sprintf("gpu:%d %s (%s, %s, %s)", a.Index, a.Name, a.Kind, a.Backend, a.Driver)
+}
+
+// adapter is an AdapterInfo and what the platform needs to open it.
+type adapter struct {
+	AdapterInfo
+	handle any
+}
+
+// Adapters lists the GPUs of this machine, best first: discrete before
+// integrated, software last. The error wraps ErrNoAdapter and says what was
+// probed when there are none.
+func Adapters() ([]AdapterInfo, error) {
+	found, err := listAdapters()
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]AdapterInfo, len(found))
+	for i, a := range found {
+		infos[i] = a.AdapterInfo
+	}
+	return infos, nil
+}
+
+// listAdapters asks the platform, sorts and numbers the answer.
+func listAdapters() (found []adapter, err error) {
+	defer rescue("list adapters", &err)
+	found, probed := platformAdapters()
+	if len(found) == 0 {
+		return nil, fmt.Errorf("gpu: %w\n%s\n%s", ErrNoAdapter,
+			"  "+strings.Join(probed, "\n  "), noAdapterHint)
+	}
+	sort.SliceStable(found, func(i, j int) bool { return found[i].Kind < found[j].Kind })
+	for i := range found {
+		found[i].Index = i
+		found[i].Limits = found[i].Limits.cap()
+		if looksLikeSoftware(found[i].Name) {
+			found[i].Kind = Software
+		}
+	}
+	return found, nil
+}
+
+// looksLikeSoftware catches software rasterizers that report another kind.
+func looksLikeSoftware(name string) bool {
+	name = strings.ToLower(name)
+	for _, s := range []string{"llvmpipe", "lavapipe", "swiftshader", "basic render driver"} {
+		if strings.Contains(name, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// chooseAdapter finds the adapter that device asks for: "", "auto" or "gpu"
+// (the best that is not software), "gpu:N" (number N of the list), or a part
+// of a name in any case.
+func chooseAdapter(all []adapter, device string) (adapter, error) {
+	switch {
+	case device == "" || device == "auto" || device == "gpu":
+		if all[0].Kind != Software {
+			return all[0], nil
+		}
+		return adapter{}, fmt.Errorf("gpu: %w: there is only the software adapter %q; ask for it by name (--device %s) or use --device cpu, which is faster",
+			ErrNoAdapter, all[0].Name, firstWord(all[0].Name))
+	case strings.HasPrefix(device, "gpu:"):
+		n, err := strconv.Atoi(device[len("gpu:"):])
+		if err != nil || n < 0 || n >= len(all) {
+			return adapter{}, fmt.Errorf("gpu: %w: there is no %s; have %s", ErrNoAdapter, device, summary(all))
+		}
+		return all[n], nil
+	}
+	for _, a := range all {
+		if strings.Contains(strings.ToLower(a.Name), strings.ToLower(device)) {
+			return a, nil
+		}
+	}
+	return adapter{}, fmt.Errorf("gpu: %w: no adapter has %q in its name; have %s", ErrNoAdapter, device, summary(all))
+}
+
+// summary lists adapters on one line.
+func summary(all []adapter) string {
+	lines := make([]string, len(all))
+	for i, a := range all {
+		lines[i] = a.String()
+	}
+	return strings.Join(lines, "; ")
+}
+
+// firstWord is the name up to the first space, for a --device argument.
+func firstWord(name string) string {
+	word, _, _ := strings.Cut(name, " ")
+	return word
+}

@@ -1,0 +1,18 @@
+//go:build amd64 || arm64
+
+package gpu
+
+import (
+	"github.com/gogpu/wgpu/hal"
+	"github.com/gogpu/wgpu/hal/metal"
+	"github.com/gogpu/wgpu/hal/vulkan"
+)
+
+// platformBackends are the ways to a GPU on macOS.
+var platformBackends = []backend{
+	{"metal", func() hal.Backend { return metal.Backend{} }},
+	{"vulkan", func() hal.Backend { return vulkan.Backend{} }},
+}
+
+// driverFiles has nothing to add on macOS: drivers are part of the system.
+func driverFiles() []string { return nil }

@@ -1,0 +1,103 @@
+package gpu
+
+const (
+	uniformSlotSize  = 256      // bytes of a place, WebGPU's offset alignment
+	uniformPageSize  = 64 << 10 // bytes of a page: 256 places
+	maxUniformPlaces = 4096     // 16 pages, 1 MiB
+)
+
+// uniform is a place in device memory with known contents, an element of the
+// list of recent use.
+type uniform struct {
+	contents   string
+	page       *Buffer
+	offset     uint64
+	groups     map[*group]struct{} // cached bind groups that read it
+	prev, next *uniform
+}
+
+// uniformCache keeps the contents of uniforms by value. When it is full the
+// place that was not used for the longest time is written anew.
+type uniformCache struct {
+	byContents map[string]*uniform
+	list       uniform // head of the ring: next is the most recent
+	pages      []*Buffer
+	used       int // places taken, from the first page on
+}
+
+func (c *uniformCache) init() {
+	c.byContents = map[string]*uniform{}
+	c.list.prev, c.list.next = &c.list, &c.list
+}
+
+// find returns the place that holds the contents, padded with zeros to a
+// multiple of 16 bytes.
+func (c *uniformCache) find(d *Device, contents []byte) (*uniform, error) {
+	if len(contents) == 0 || len(contents) > uniformSlotSize {
+		return nil, invalid("a uniform of %d bytes, want 1 to %d: put it into a buffer", len(contents), uniformSlotSize)
+	}
+	var padded [uniformSlotSize]byte
+	n := copy(padded[:], contents)
+	n = (n + 15) &^ 15
+	u, ok := c.byContents[string(padded[:n])]
+	if !ok {
+		return c.add(d, padded[:n])
+	}
+	c.touch(u)
+	return u, nil
+}
+
+// touch moves u to the front of the list.
+func (c *uniformCache) touch(u *uniform) {
+	if c.list.next == u {
+		return
+	}
+	if u.next != nil {
+		u.prev.next, u.next.prev = u.next, u.prev
+	}
+	u.prev, u.next = &c.list, c.list.next
+	u.prev.next, u.next.prev = u, u
+}
+
+// add writes contents to a fresh place, or to the least recently used one.
+func (c *uniformCache) add(d *Device, contents []byte) (*uniform, error) {
+	u, fresh, err := c.place(d)
+	if err != nil {
+		return nil, err
+	}
+	u.contents = string(contents)
+	if err := d.upload(u.page, u.offset, contents, fresh); err != nil {
+		return nil, err
+	}
+	c.byContents[u.contents] = u
+	c.touch(u)
+	return u, nil
+}
+
+// place finds room for contents. A place that is used again loses its bind
+// groups; its new contents are written in call order, after earlier readers.
+func (c *uniformCache) place(d *Device) (u *uniform, fresh bool, err error) {
+	if c.used == maxUniformPlaces {
+		u = c.list.prev
+		for g := range u.groups {
+			d.groups.drop(d, g)
+		}
+		delete(c.byContents, u.contents)
+		return u, false, nil
+	}
+	const perPage = uniformPageSize / uniformSlotSize
+	if c.used == len(c.pages)*perPage {
+		page, err := d.NewBuffer("uniforms", uniformPageSize)
+		if err != nil {
+			return nil, false, err
+		}
+		c.pages = append(c.pages, page)
+	}
+	u = &uniform{
+		page:   c.pages[c.used/perPage],
+		offset: uint64(c.used%perPage) * uniformSlotSize,
+		groups: map[*group]struct{}{},
+	}
+	c.used++
+	return u, true, nil
+}
