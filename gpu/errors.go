@@ -52,7 +52,7 @@ func (e *ShaderError) Unwrap() error { return ErrShader }
 // line number found in it. source is the text the numbers refer to.
 func newShaderError(kernel, driver, source, message string) *ShaderError {
 	e := &ShaderError{Kernel: kernel, Driver: driver, Message: strings.TrimSpace(message)}
-	e.Line = lineInMessage(message)
+	e.Line = lineOfName(source, message, lineInMessage(message))
 	e.Excerpt = excerpt(source, e.Line)
 	e.Hint = shaderHint(source)
 	return e
@@ -90,6 +90,22 @@ func lineInMessage(message string) int {
 		i += length - 1
 	}
 	return 0
+}
+
+// lineOfName moves from the line of a function, which is all that the native
+// compiler tells of an unknown name, to the first line that has the name.
+func lineOfName(source, message string, line int) int {
+	_, name, found := strings.Cut(message, "unresolved identifier: ")
+	if !found || line == 0 {
+		return line
+	}
+	name, _, _ = strings.Cut(strings.TrimSpace(name), "\n")
+	for n, text := range strings.Split(source, "\n") {
+		if n+1 >= line && strings.Contains(text, name) {
+			return n + 1
+		}
+	}
+	return line
 }
 
 // leadingInt reads the decimal digits at the start of s.

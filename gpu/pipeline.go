@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -72,6 +73,9 @@ func (d *Device) NewPipeline(label, source string) (p *Pipeline, err error) {
 		return nil, invalid("%s: %v on %s", what, err, d.info.Name)
 	}
 	handle, err := d.drv.newPipeline(label, source, entry, slots)
+	if errors.Is(err, ErrShader) {
+		return nil, fmt.Errorf("gpu: %w", err)
+	}
 	if err != nil {
 		return nil, d.failed(what, err)
 	}

@@ -38,13 +38,11 @@ func (c *uniformCache) find(d *Device, contents []byte) (*uniform, error) {
 	}
 	var padded [uniformSlotSize]byte
 	n := copy(padded[:], contents)
-	n = (n + 15) &^ 15
-	u, ok := c.byContents[string(padded[:n])]
-	if !ok {
-		return c.add(d, padded[:n])
+	if u, ok := c.byContents[string(padded[:(n+15)&^15])]; ok {
+		c.touch(u)
+		return u, nil
 	}
-	c.touch(u)
-	return u, nil
+	return c.add(d, contents)
 }
 
 // touch moves u to the front of the list.
@@ -61,12 +59,14 @@ func (c *uniformCache) touch(u *uniform) {
 
 // add writes contents to a fresh place, or to the least recently used one.
 func (c *uniformCache) add(d *Device, contents []byte) (*uniform, error) {
+	padded := make([]byte, (len(contents)+15)&^15)
+	copy(padded, contents)
 	u, fresh, err := c.place(d)
 	if err != nil {
 		return nil, err
 	}
-	u.contents = string(contents)
-	if err := d.upload(u.page, u.offset, contents, fresh); err != nil {
+	u.contents = string(padded)
+	if err := d.upload(u.page, u.offset, padded, fresh); err != nil {
 		return nil, err
 	}
 	c.byContents[u.contents] = u
