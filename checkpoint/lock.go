@@ -1,0 +1,96 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// lockName is the file in a run folder that its writer holds locked. It stays
+// after the run: removing it would let two processes lock two files.
+const lockName = "run.lock"
+
+// RunLock is the exclusive right to write to a run folder.
+type RunLock struct{ f *os.File }
+
+// holder is the content of the lock file, for messages only: what counts is
+// the operating system's lock, which ends with the process that holds it.
+type holder struct {
+	PID   int       `json:"pid"`
+	Host  string    `json:"host"`
+	Since time.Time `json:"since"`
+}
+
+// LockedError says that another process is writing to a run folder.
+type LockedError struct {
+	Path  string // the run folder
+	PID   int    // 0 when the lock file could not be read
+	Host  string
+	Since time.Time
+}
+
+func (e *LockedError) Error() string {
+	who := "another process"
+	if e.PID != 0 {
+		who = fmt.Sprintf("process %d on %s (since %s)", e.PID, e.Host, e.Since.Local().Format(time.DateTime))
+	}
+	return fmt.Sprintf("run folder %s is in use by %s; wait for it, stop it, or choose another --out", e.Path, who)
+}
+
+// Lock takes the run folder for this process, making it if need be, and
+// removes temporary files that killed processes left there. When another
+// process has it, the error is a *LockedError. The lock ends with Unlock or
+// with the process, however that ends. It is advisory, and where the platform
+// has no file locks (a browser) it always succeeds.
+func Lock(run string) (*RunLock, error) {
+	if err := os.MkdirAll(run, 0o777); err != nil {
+		return nil, fmt.Errorf("run folder: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(run, lockName), os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("lock run folder: %w", err)
+	}
+	free, err := tryLock(f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock run folder %s: %w; its file system may not support locks, use another one", run, err)
+	}
+	if !free {
+		defer f.Close()
+		var h holder
+		b, _ := io.ReadAll(io.LimitReader(f, 4096))
+		_ = json.Unmarshal(b, &h) // unreadable: the message does without
+		return nil, &LockedError{run, h.PID, h.Host, h.Since}
+	}
+	removeTemps(run, "")
+	host, _ := os.Hostname()
+	b, err := json.Marshal(holder{os.Getpid(), host, time.Now().UTC().Truncate(time.Second)})
+	if err == nil {
+		err = rewrite(f, append(b, '\n'))
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock run folder %s: %w", run, err)
+	}
+	return &RunLock{f}, nil
+}
+
+func rewrite(f *os.File, b []byte) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt(b, 0)
+	return err
+}
+
+// Unlock gives the folder back. The lock file stays, empty.
+func (l *RunLock) Unlock() error {
+	err := l.f.Truncate(0)
+	if e := l.f.Close(); err == nil {
+		err = e
+	}
+	return err
+}

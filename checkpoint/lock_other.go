@@ -1,0 +1,14 @@
+//go:build !windows && (!unix || aix || solaris || illumos)
+
+package checkpoint
+
+import "os"
+
+const canDeleteOpen = false
+
+// tryLock always succeeds: this platform has no file locks, or one process
+// only (a browser).
+func tryLock(*os.File) (free bool, err error) { return true, nil }
+
+// syncDir does nothing on this platform.
+func syncDir(string) error { return nil }
