@@ -200,10 +200,6 @@ func (h *halDriver) close() {
 	h.dev.Destroy()
 }
 
-// enableSubgroups says whether WGSL needs "enable subgroups": the native
-// compiler knows the functions without.
-const enableSubgroups = false
-
 // driverVersion changes when the GPU driver does, as far as files tell: the
 // hardware layer reports only the version of the API.
 func driverVersion() string {

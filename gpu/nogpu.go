@@ -20,5 +20,3 @@ func openDriver(adapter, Limits) (driver, error) {
 }
 
 func driverVersion() string { return "" }
-
-const enableSubgroups = false

@@ -158,7 +158,8 @@ func halfValue(h uint16) float32 {
 
 // subgroupProbe reports of each thread its subgroup's size, first member, sum
 // of thread numbers, and largest thread number as a float.
-const subgroupProbe = `@group(0) @binding(0) var<storage, read_write> y: array<vec4<u32>>;
+const subgroupProbe = `enable subgroups;
+@group(0) @binding(0) var<storage, read_write> y: array<vec4<u32>>;
 @compute @workgroup_size(64)
 fn main(@builtin(local_invocation_index) i: u32, @builtin(subgroup_size) size: u32) {
   let first = subgroupBroadcastFirst(i);
@@ -175,11 +176,7 @@ func probeSubgroups(d *Device) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	source := subgroupProbe
-	if enableSubgroups {
-		source = "enable subgroups;\n" + source
-	}
-	p, err := d.NewPipeline("subgroup probe", source)
+	p, err := d.NewPipeline("subgroup probe", subgroupProbe)
 	if err != nil {
 		return 0, err
 	}
