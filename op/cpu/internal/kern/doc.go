@@ -19,3 +19,4 @@
 // Open level.go first (how a level is chosen), then pool.go, then gemm.go.
 package kern
 
+//go:generate go run -C gen . -dir ..

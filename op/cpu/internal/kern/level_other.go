@@ -1,3 +1,5 @@
+//go:build !amd64
+
 package kern
 
 // bestLevel is portable Go wherever there is no assembly.

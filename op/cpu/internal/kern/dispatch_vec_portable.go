@@ -53,25 +53,3 @@ func (Kernels) adamw8(w, g []float32, m8 []int8, v8 []uint8, ms, vs *float32, h 
 
 func (Kernels) f32ToF16(dst []uint16, src []float32) { f32ToF16Portable(dst, src) }
 func (Kernels) f16ToF32(dst []float32, src []uint16) { f16ToF32Portable(dst, src) }
-
-func (Kernels) tiling() *tiling { return &portableTiling }
-
-func (Kernels) micro(_, kc int, a []float32, rsa, csa int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
-	microPortable(kc, a, rsa, csa, b, ldb, c, ldc, accumulate)
-}
-
-func (Kernels) packTranspose(dst []float32, width int, src []float32, ld, rows, kc int) {
-	packTransposePortable(dst, width, src, ld, rows, kc)
-}
-
-func (Kernels) packCopy(dst []float32, width, panels int, src []float32, ld, kc int) {
-	packCopyPortable(dst, width, panels, src, ld, kc)
-}
-
-func (Kernels) gemvNN(m, n, k int, x []float32, ldx int, w []float32, ldw int, y []float32, ldy int) {
-	gemvNNPortable(m, n, k, x, ldx, w, ldw, y, ldy)
-}
-
-func (Kernels) gemvNT(m, n, k int, x []float32, ldx int, w []float32, ldw int, y []float32, ldy int, accumulate bool) {
-	gemvNTPortable(m, n, k, x, ldx, w, ldw, y, ldy, accumulate)
-}

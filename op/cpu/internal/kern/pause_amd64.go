@@ -1,0 +1,3 @@
+package kern
+
+func pause() { pauseAsm() }
