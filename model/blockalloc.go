@@ -1,0 +1,86 @@
+package model
+
+import (
+	"fmt"
+
+	"tezgah/op"
+)
+
+// newBlocks allocates the layers' activations: a set for each layer when a
+// backward pass needs them, one shared set when it does not or computes them
+// again.
+func (g *Graph) newBlocks() {
+	grads := g.p.opt.Grads
+	shared := g.opt.Recompute || !grads
+	g.mem.purpose = "activations"
+	x := g.residual("x.0")
+	var acts activations
+	for l := range g.cfg.Layers {
+		if l == 0 || !shared {
+			acts = g.newActivations(suffixOf(l, shared))
+		}
+		b := block{w: collect(l, g.p.weight), activations: acts}
+		b.x, b.out = x, x // evaluation needs no layer's input afterwards
+		if grads {
+			b.out = g.residual(fmt.Sprintf("x.%d", l+1))
+			b.dw = collect(l, g.p.grad)
+			b.attnGain, b.ffnGain = g.p.master(layerName(l, "attn_norm")), g.p.master(layerName(l, "ffn_norm"))
+		}
+		x = b.out
+		b.qkv = []op.MatMul{
+			{A: b.y1, B: b.w.wq, C: rowsOf(b.q)},
+			{A: b.y1, B: b.w.wk, C: rowsOf(b.k)},
+			{A: b.y1, B: b.w.wv, C: rowsOf(b.v)},
+		}
+		g.blocks = append(g.blocks, b)
+	}
+}
+
+// linkGroups prepares the grouped products of the backward pass, which need
+// the scratch tensors.
+func (g *Graph) linkGroups() {
+	s := &g.back
+	for l := range g.blocks {
+		b := &g.blocks[l]
+		b.dqkv = []op.MatMul{
+			{A: b.y1, TransA: true, B: rowsOf(s.dq), C: b.dw.wq, Acc: true},
+			{A: b.y1, TransA: true, B: rowsOf(s.dk), C: b.dw.wk, Acc: true},
+			{A: b.y1, TransA: true, B: rowsOf(s.dv), C: b.dw.wv, Acc: true},
+		}
+		b.dgateDup = []op.MatMul{
+			{A: b.y2, TransA: true, B: s.dgate, C: b.dw.wGate, Acc: true},
+			{A: b.y2, TransA: true, B: b.glu, C: b.dw.wUp, Acc: true}, // glu holds dup by then
+		}
+	}
+}
+
+func suffixOf(l int, shared bool) string {
+	if shared {
+		return ""
+	}
+	return fmt.Sprintf(".%d", l)
+}
+
+func (g *Graph) residual(label string) op.Tensor { return g.mem.f32(label, g.Rows(), g.cfg.DModel) }
+
+// newActivations allocates everything between a layer's input and its output.
+func (g *Graph) newActivations(suffix string) activations {
+	c := g.cfg
+	B, T, N := g.opt.Batch, g.opt.Context, g.Rows()
+	f32 := func(label string, dims ...int) op.Tensor { return g.mem.f32(label+suffix, dims...) }
+	return activations{
+		y1:   f32("y1", N, c.DModel),
+		rms1: f32("rms_inv1", N),
+		q:    f32("q", B, T, c.Heads, c.HeadDim),
+		k:    f32("k", B, T, c.KVHeads, c.HeadDim),
+		v:    f32("v", B, T, c.KVHeads, c.HeadDim),
+		attn: f32("attn", B, T, c.Heads, c.HeadDim),
+		lse:  f32("lse", B, c.Heads, T),
+		xMid: f32("x_mid", N, c.DModel),
+		y2:   f32("y2", N, c.DModel),
+		rms2: f32("rms_inv2", N),
+		gate: f32("gate", N, c.FFN),
+		up:   f32("up", N, c.FFN),
+		glu:  f32("glu", N, c.FFN),
+	}
+}

@@ -1,0 +1,256 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"tezgah/op"
+)
+
+// TrainOptions are the sizes and the loss of one micro-step.
+type TrainOptions struct {
+	Batch          int     // B, at least 1
+	Context        int     // T; 0 means Config.Context
+	LabelSmoothing float64 // α in [0, 1); 0 means none
+	ZLoss          float64 // β, at least 0; 0 means none
+	DocMask        bool    // attention does not cross the document starts given with each batch
+	Recompute      bool    // keep only each layer's input and compute the rest again in the backward pass
+	LossChunkRows  int     // rows of logits that exist at once, rounded up to a multiple of 256; 0 means about 64 MiB
+}
+
+func (o TrainOptions) validate() error {
+	switch {
+	case o.Batch < 1 || o.Batch > maxDim:
+		return fmt.Errorf("training options: batch is %d, want 1 to %d", o.Batch, maxDim)
+	case o.Context < 1 || o.Context > maxDim:
+		return fmt.Errorf("training options: context is %d, want 1 to %d", o.Context, maxDim)
+	case !(o.LabelSmoothing >= 0 && o.LabelSmoothing < 1):
+		return fmt.Errorf("training options: label smoothing is %v, want 0 ≤ α < 1", o.LabelSmoothing)
+	case !(o.ZLoss >= 0) || math.IsInf(o.ZLoss, 0):
+		return fmt.Errorf("training options: z-loss is %v, want a finite number of at least 0", o.ZLoss)
+	case o.LossChunkRows < 0:
+		return fmt.Errorf("training options: loss chunk is %d rows, want at least 1, or 0 for the default", o.LossChunkRows)
+	}
+	return nil
+}
+
+// Graph is a model laid out for batches of one size, with every activation
+// allocated. Its methods are lists of ops; after NewGraph nothing is allocated.
+type Graph struct {
+	r   *op.Runner
+	mem *memory
+	p   *Params
+	cfg Config
+	opt TrainOptions
+	act op.Activation
+	eps float32
+	// scale of the attention scores, D^−½.
+	scale float32
+
+	tokens   op.Tensor // (N) int32
+	targets  op.Tensor // (N) int32
+	docStart op.Tensor // (B, T) int32; absent without DocMask
+	rope     op.Tensor // (T, D)
+
+	blocks []block
+	head   head
+	back   scratch // absent when the parameters have no gradients
+}
+
+// scratch is what the backward pass writes and no forward pass reads; all
+// layers share it.
+type scratch struct {
+	dx     op.Tensor // (N, C) gradient of the residual stream
+	dy     op.Tensor // (N, C) gradient of a norm's output
+	dattn  op.Tensor // (B, T, H, D) gradient of the attention's output
+	dq     op.Tensor // (B, T, H, D)
+	dk, dv op.Tensor // (B, T, KVH, D)
+	delta  op.Tensor // (B, H, T)
+	dgate  op.Tensor // (N, F)
+}
+
+// NewGraph allocates the activations for batches of opt.Batch sequences of
+// opt.Context tokens. When p has no gradients the graph can only evaluate, and
+// needs far less memory.
+func NewGraph(r *op.Runner, p *Params, opt TrainOptions) (*Graph, error) {
+	mem := &memory{b: r.Backend(), lim: r.Backend().Limits()}
+	g, err := newGraph(mem, r, p, opt)
+	if err == nil {
+		op.WriteSlice(r, g.rope, ropeTable(p.cfg, 0, g.opt.Context))
+		err = r.Err()
+	}
+	if err != nil {
+		mem.free()
+		return nil, err
+	}
+	return g, nil
+}
+
+func newGraph(mem *memory, r *op.Runner, p *Params, opt TrainOptions) (*Graph, error) {
+	c := p.cfg
+	if opt.Context == 0 {
+		opt.Context = c.Context
+	}
+	if err := opt.validate(); err != nil {
+		return nil, err
+	}
+	B, T := opt.Batch, opt.Context
+	g := &Graph{r: r, mem: mem, p: p, cfg: c, opt: opt, eps: float32(c.NormEps), scale: c.attentionScale()}
+	g.act, _ = c.activation() // validated with the configuration
+	mem.purpose = "batch and positions"
+	g.tokens = mem.i32("tokens", B*T)
+	g.targets = mem.i32("targets", B*T)
+	if opt.DocMask {
+		g.docStart = mem.i32("doc_start", B, T)
+	}
+	g.rope = mem.f32("rope_table", T, c.HeadDim)
+	g.newBlocks()
+	g.newHead()
+	if p.opt.Grads {
+		g.newScratch()
+		g.linkGroups()
+	}
+	return g, mem.err
+}
+
+func (g *Graph) newScratch() {
+	c, m := g.cfg, g.mem
+	B, T, N := g.opt.Batch, g.opt.Context, g.Rows()
+	m.purpose = "backward scratch"
+	g.back = scratch{
+		dx:    m.f32("dx", N, c.DModel),
+		dy:    m.f32("dy", N, c.DModel),
+		dattn: m.f32("dattn", B, T, c.Heads, c.HeadDim),
+		dq:    m.f32("dq", B, T, c.Heads, c.HeadDim),
+		dk:    m.f32("dk", B, T, c.KVHeads, c.HeadDim),
+		dv:    m.f32("dv", B, T, c.KVHeads, c.HeadDim),
+		delta: m.f32("delta", B, c.Heads, T),
+		dgate: m.f32("dgate", N, c.FFN),
+	}
+}
+
+// Rows is N = B·T, the length of tokens and targets.
+func (g *Graph) Rows() int { return g.opt.Batch * g.opt.Context }
+
+// Options returns the options with the context filled in.
+func (g *Graph) Options() TrainOptions { return g.opt }
+
+// Close frees the activations.
+func (g *Graph) Close() { g.mem.free() }
+
+// MicroStep runs one batch forward and backward. It adds gradScale times the
+// loss's gradient to the gradients and the sum of the rows' losses (with
+// smoothing and z-loss) to the loss sum. gradScale is 1/(targets counted in the
+// whole optimizer step, over all its micro-steps), which makes accumulation
+// equal to one large batch.
+//
+// tokens and targets are (B, T) row-major; a target may be IgnoreIndex.
+// docStart is (B, T) with DocMask, the index in the row at which the document
+// of that position begins, and nil without.
+func (g *Graph) MicroStep(tokens, targets, docStart []int32, gradScale float32) error {
+	if !g.p.opt.Grads {
+		return fmt.Errorf("micro-step: the parameters were made without gradients, want ParamOptions.Grads")
+	}
+	if !(gradScale > 0) || math.IsInf(float64(gradScale), 0) {
+		return fmt.Errorf("micro-step: gradient scale is %v, want 1/(counted targets of the step), finite and above 0", gradScale)
+	}
+	if err := g.load(tokens, targets, docStart); err != nil {
+		return err
+	}
+	g.forward()
+	g.headForwardBackward(gradScale)
+	g.backward()
+	return g.r.Err()
+}
+
+// Evaluate runs one batch forward and adds the sum of its rows' losses to the
+// loss sum: plain cross-entropy in nats, without smoothing and z-loss, so that
+// its mean is the logarithm of the perplexity.
+func (g *Graph) Evaluate(tokens, targets, docStart []int32) error {
+	if err := g.load(tokens, targets, docStart); err != nil {
+		return err
+	}
+	g.forward()
+	g.headForward()
+	return g.r.Err()
+}
+
+// forward: 01 → [02 → 03 QKV → 04 → 05 → 03 O → 02 → 03 gate/up → 06 → 03 down] × L.
+func (g *Graph) forward() {
+	g.p.fresh()
+	g.r.Embedding(op.Embedding{Tokens: g.tokens, W: g.p.weight(embName), Out: g.blocks[0].x})
+	for l := range g.blocks {
+		g.attentionForward(&g.blocks[l])
+		g.ffnForward(&g.blocks[l])
+	}
+}
+
+// backward begins with the gradient of the last layer's output in dx, where
+// the head left it.
+func (g *Graph) backward() {
+	for l := len(g.blocks) - 1; l >= 0; l-- {
+		b := &g.blocks[l]
+		if g.opt.Recompute && l < len(g.blocks)-1 { // the last layer's activations are still there
+			g.attentionForward(b)
+			g.ffnInner(b)
+		}
+		g.ffnBackward(b)
+		g.attentionBackward(b)
+	}
+	g.r.EmbeddingBackward(op.EmbeddingBackward{Tokens: g.tokens, DOut: g.back.dx, DW: g.p.grad(embName)}) // +=
+}
+
+// load checks a batch and copies it to the device.
+func (g *Graph) load(tokens, targets, docStart []int32) error {
+	if err := g.checkBatch(tokens, targets, docStart); err != nil {
+		return err
+	}
+	op.WriteSlice(g.r, g.tokens, tokens)
+	op.WriteSlice(g.r, g.targets, targets)
+	if g.opt.DocMask {
+		op.WriteSlice(g.r, g.docStart, docStart)
+	}
+	return g.r.Err()
+}
+
+func (g *Graph) checkBatch(tokens, targets, docStart []int32) error {
+	N, V := g.Rows(), int32(g.cfg.VocabSize)
+	if len(tokens) != N || len(targets) != N {
+		return fmt.Errorf("batch: got %d tokens and %d targets, want %d (batch %d × context %d) of each",
+			len(tokens), len(targets), N, g.opt.Batch, g.opt.Context)
+	}
+	if err := checkTokens(tokens, V); err != nil {
+		return err
+	}
+	for i, t := range targets {
+		if t != IgnoreIndex && (t < 0 || t >= V) {
+			return fmt.Errorf("batch: target %d is %d, want 0 to %d, or %d to ignore it", i, t, V-1, IgnoreIndex)
+		}
+	}
+	if !g.opt.DocMask {
+		if docStart != nil {
+			return fmt.Errorf("batch: got %d document starts, want none: the graph was made without DocMask", len(docStart))
+		}
+		return nil
+	}
+	if len(docStart) != N {
+		return fmt.Errorf("batch: got %d document starts, want %d", len(docStart), N)
+	}
+	for i, s := range docStart {
+		t := i % g.opt.Context
+		if s < 0 || int(s) > t || t > 0 && s < docStart[i-1] {
+			return fmt.Errorf("batch: document start of row %d, position %d is %d, want 0 to %d and not below the one before",
+				i/g.opt.Context, t, s, t)
+		}
+	}
+	return nil
+}
+
+func checkTokens(tokens []int32, vocab int32) error {
+	for i, t := range tokens {
+		if t < 0 || t >= vocab {
+			return fmt.Errorf("batch: token %d is %d, want 0 to %d: was it encoded with the model's own tokenizer?", i, t, vocab-1)
+		}
+	}
+	return nil
+}
