@@ -114,6 +114,7 @@ func (t Tensor) String() string {
 type Limits struct {
 	MaxBufferBytes  int64 // the largest buffer
 	MaxBindingBytes int64 // the largest view of a buffer that a kernel can see
+	FreeBytes       int64 // memory free for buffers at the time of the call, where it can be known
 	F16             bool  // float16 weights can be read by MatMul, Embedding and RMSNorm
 }
 
