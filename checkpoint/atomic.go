@@ -108,6 +108,14 @@ func WriteFileAtomic(path string, write func(io.Writer) error) error {
 	return saveError(path, 0, a.commit())
 }
 
+// WriteBytesAtomic is WriteFileAtomic for content that lies in memory.
+func WriteBytesAtomic(path string, content []byte) error {
+	return WriteFileAtomic(path, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+}
+
 // removeTemps removes the temporary files for base in dir ("" for all of them)
 // that no living process is writing. It is a clean-up: what it cannot remove
 // does no harm.

@@ -164,28 +164,89 @@ func (f *File) ReadAt(name string, p []byte, off int64) error {
 
 // Stream hands the tensor's data to each in order, in pieces of whole elements
 // that are valid only during the call. When the file has checksums, the
-// tensor's is compared after the last piece: an error then means that the data
-// handed out was damaged.
+// tensor's is compared before the last piece is handed out, so that damaged
+// data never arrives in full.
 func (f *File) Stream(name string, each func(p []byte, off int64) error) error {
-	e, err := f.entry(name)
+	r, err := f.reader(name)
 	if err != nil {
 		return err
 	}
-	size := e.SizeBytes()
-	buf := make([]byte, min(chunkBytes, size))
-	var sum uint32
-	for off := int64(0); off < size; {
-		piece := buf[:min(chunkBytes, size-off)]
-		if err := readFull(f.r, piece, f.dataAt+e.begin+off); err != nil {
-			return fmt.Errorf("%s: tensor %q: %w", f.name, name, err)
+	for {
+		off := r.off
+		piece, err := r.next()
+		if err != nil || piece == nil {
+			return err
 		}
-		sum = crc32.Update(sum, castagnoli, piece)
 		if err := each(piece, off); err != nil {
 			return err
 		}
-		off += int64(len(piece))
 	}
-	return f.checkSum(e, sum)
+}
+
+// Reader returns the tensor's data as a stream. A wrong checksum is an error
+// of the Read that would return the last bytes.
+func (f *File) Reader(name string) (io.Reader, error) { return f.reader(name) }
+
+func (f *File) reader(name string) (*tensorReader, error) {
+	e, err := f.entry(name)
+	if err != nil {
+		return nil, err
+	}
+	return &tensorReader{f: f, e: e}, nil
+}
+
+// tensorReader reads one tensor in pieces and sums it up.
+type tensorReader struct {
+	f    *File
+	e    entry
+	buf  []byte
+	rest []byte // of the piece that Read is handing out
+	off  int64  // of the next piece
+	sum  uint32
+	err  error // a wrong checksum, which stays
+}
+
+// next returns the next piece, nil after the last.
+func (r *tensorReader) next() ([]byte, error) {
+	size := r.e.SizeBytes()
+	if r.err != nil || r.off == size && r.off > 0 {
+		return nil, r.err
+	}
+	if r.buf == nil {
+		r.buf = make([]byte, min(chunkBytes, size))
+	}
+	piece := r.buf[:min(chunkBytes, size-r.off)]
+	if err := readFull(r.f.r, piece, r.f.dataAt+r.e.begin+r.off); err != nil {
+		return nil, fmt.Errorf("%s: tensor %q: %w", r.f.name, r.e.Name, err)
+	}
+	r.sum = crc32.Update(r.sum, castagnoli, piece)
+	if r.off+int64(len(piece)) == size {
+		if r.err = r.f.checkSum(r.e, r.sum); r.err != nil {
+			return nil, r.err
+		}
+	}
+	r.off += int64(len(piece))
+	if len(piece) == 0 {
+		return nil, nil // an empty tensor
+	}
+	return piece, nil
+}
+
+// Read implements io.Reader.
+func (r *tensorReader) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		piece, err := r.next()
+		if err != nil {
+			return 0, err
+		}
+		if piece == nil {
+			return 0, io.EOF
+		}
+		r.rest = piece
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
 }
 
 func (f *File) checkSum(e entry, got uint32) error {

@@ -13,7 +13,9 @@ import (
 // after the run: removing it would let two processes lock two files.
 const lockName = "run.lock"
 
-// RunLock is the exclusive right to write to a run folder.
+// RunLock is the exclusive right to write to a run folder. It must be kept for
+// as long as the folder is written to: one that is forgotten unlocks when the
+// garbage collector finds it.
 type RunLock struct{ f *os.File }
 
 // holder is the content of the lock file, for messages only: what counts is

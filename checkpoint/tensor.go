@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"tezgah/tensor"
@@ -60,13 +61,16 @@ func (i Info) check() error {
 	return nil
 }
 
-// Tensor is one tensor to be saved. The writer pulls the data: it calls Read
-// for successive pieces, in order, each of at most chunkBytes and a whole
-// number of elements, so that data can come from a device a piece at a time.
+// Tensor is one tensor to be saved. Its data (little-endian elements) comes
+// from exactly one of Read and Write, a piece at a time, so that it can come
+// from a device.
 type Tensor struct {
 	Info
-	// Read fills p with the tensor's bytes (little-endian) from byte off on.
+	// Read fills p with the tensor's bytes from byte off on. It is called for
+	// successive pieces of at most 4 MiB and a whole number of elements.
 	Read func(p []byte, off int64) error
+	// Write writes all of the tensor's bytes to w.
+	Write func(w io.Writer) error
 }
 
 // Float32s is the tensor of data that lies in memory. The slice is read when
@@ -78,11 +82,8 @@ func Float32s(name string, shape []int, x []float32) Tensor {
 // Bytes is the tensor of raw little-endian data of any type.
 func Bytes(name string, t tensor.DType, shape []int, x []byte) Tensor {
 	info := Info{Name: name, Type: t, Shape: shape}
-	return Tensor{info, func(p []byte, off int64) error {
-		if want := info.SizeBytes(); int64(len(x)) != want {
-			return fmt.Errorf("got %d bytes of data, want %d for shape %v of %v", len(x), want, shape, t)
-		}
-		copy(p, x[off:])
-		return nil
+	return Tensor{Info: info, Write: func(w io.Writer) error {
+		_, err := w.Write(x) // the writer checks the length
+		return err
 	}}
 }

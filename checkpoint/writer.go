@@ -129,20 +129,23 @@ func writeString(b *bytes.Buffer, s string) error {
 	return nil
 }
 
-// write pulls every tensor through one buffer into w. The header comes last:
-// until it is there, nothing can take the file for a whole one.
+// write writes every tensor to w, then the header: until it is there, nothing
+// can take the file for a whole one.
 func (p *plan) write(w io.WriterAt) error {
-	buf := make([]byte, min(chunkBytes, max(p.size-int64(len(p.head)), 1)))
 	at := int64(len(p.head))
+	var buf []byte
 	for i, t := range p.tensors {
-		sum, err := copyTensor(w, at, t, buf)
-		if err != nil {
+		s := &sink{w: w, at: at, left: t.SizeBytes()}
+		if t.Read != nil && buf == nil {
+			buf = make([]byte, chunkBytes)
+		}
+		if err := t.copyTo(s, buf); err != nil {
 			return fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		if p.sumsAt > 0 {
-			putHex(p.head[p.sumsAt+i*hexDigits:], sum)
+			putHex(p.head[p.sumsAt+i*hexDigits:], s.sum)
 		}
-		at += t.SizeBytes()
+		at = s.at
 	}
 	if p.selfAt > 0 {
 		putHex(p.head[p.selfAt:], headerSum(p.head, p.selfAt))
@@ -151,22 +154,52 @@ func (p *plan) write(w io.WriterAt) error {
 	return err
 }
 
-// copyTensor writes t at byte at of w, piece by piece through buf, and returns
-// the checksum of its data.
-func copyTensor(w io.WriterAt, at int64, t Tensor, buf []byte) (sum uint32, err error) {
-	size := t.SizeBytes()
-	for off := int64(0); off < size; {
-		piece := buf[:min(int64(len(buf)), size-off)]
-		if err := t.Read(piece, off); err != nil {
-			return 0, err
+// copyTo writes the tensor's data to s; buf is for a tensor with Read.
+func (t Tensor) copyTo(s *sink, buf []byte) error {
+	size := s.left
+	switch {
+	case (t.Read == nil) == (t.Write == nil):
+		return fmt.Errorf("got both or neither of Read and Write, want one")
+	case t.Write != nil:
+		if err := t.Write(s); err != nil {
+			return err
 		}
-		sum = crc32.Update(sum, castagnoli, piece)
-		if _, err := w.WriteAt(piece, at+off); err != nil {
-			return 0, err
+	default:
+		for off := int64(0); off < size; {
+			piece := buf[:min(int64(len(buf)), size-off)]
+			if err := t.Read(piece, off); err != nil {
+				return err
+			}
+			if _, err := s.Write(piece); err != nil {
+				return err
+			}
+			off += int64(len(piece))
 		}
-		off += int64(len(piece))
 	}
-	return sum, nil
+	if s.left != 0 {
+		return fmt.Errorf("got %d bytes of data, want %d for shape %v of %v", size-s.left, size, t.Shape, t.Type)
+	}
+	return nil
+}
+
+// sink receives one tensor's data: it writes it to its place in the file and
+// sums it up.
+type sink struct {
+	w    io.WriterAt
+	at   int64 // place of the next byte in the file
+	left int64 // bytes to come
+	sum  uint32
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	if int64(len(p)) > s.left {
+		return 0, fmt.Errorf("got at least %d bytes of data too many", int64(len(p))-s.left)
+	}
+	n, err := s.w.WriteAt(p, s.at)
+	s.sum = crc32.Update(s.sum, castagnoli, p[:n])
+	s.at += int64(n)
+	s.left -= int64(n)
+	return n, err
 }
 
 // WriteSafetensors writes a plain safetensors file to w, which must be empty,
