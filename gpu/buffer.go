@@ -150,8 +150,8 @@ func (d *Device) DownloadAll(reads ...Read) (err error) {
 	return nil
 }
 
-// Copy copies n bytes between two buffers, or between two ranges of one that
-// do not overlap. Offsets and n are multiples of 4.
+// Copy copies n bytes from one buffer to another. Offsets and n are multiples
+// of 4. WebGPU does not copy within one buffer.
 func (d *Device) Copy(dst *Buffer, dstOffset uint64, src *Buffer, srcOffset, n uint64) (err error) {
 	const what = "copy"
 	if err := d.checkRange(what, src, srcOffset, n); err != nil {
@@ -165,8 +165,8 @@ func (d *Device) Copy(dst *Buffer, dstOffset uint64, src *Buffer, srcOffset, n u
 		return invalid("%s from %q to %q: offsets %d and %d and length %d must be multiples of 4",
 			what, src.label, dst.label, srcOffset, dstOffset, n)
 	}
-	if src == dst && srcOffset < dstOffset+n && dstOffset < srcOffset+n {
-		return invalid("%s within %q: the ranges overlap", what, src.label)
+	if src == dst {
+		return invalid("%s within %q: WebGPU forbids it; copy through another buffer", what, src.label)
 	}
 	return d.failed(what+" from "+src.label+" to "+dst.label,
 		d.drv.copyBuffer(dst.handle, dstOffset, src.handle, srcOffset, n))

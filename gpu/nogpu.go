@@ -1,4 +1,4 @@
-//go:build !((linux || windows || darwin) && (amd64 || arm64))
+//go:build !js && !((linux || windows || darwin) && (amd64 || arm64))
 
 package gpu
 
