@@ -48,3 +48,17 @@ func (p *Profile) Rows() []ProfileRow {
 	})
 	return rows
 }
+
+// Peak is what a device reaches on the simplest work, measured, to compare
+// everything else with.
+type Peak struct {
+	FLOPS          float64       // per second, a fused multiply-add counted as two
+	BytesPerSec    float64       // read and written, of a large copy or triad
+	SubmitOverhead time.Duration // of an empty call with its wait
+}
+
+// Measurer is what a backend may add to measure its own Peak. Measuring takes
+// about a second.
+type Measurer interface {
+	MeasurePeak() (Peak, error)
+}
