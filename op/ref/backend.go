@@ -131,7 +131,7 @@ func (r *Backend[T]) Read(p []byte, src op.Tensor) error {
 	case tensor.F16:
 		out := make([]uint16, src.Len())
 		for i, v := range r.float(src) {
-			out[i] = tensor.ToF16(float32(v))
+			out[i] = halfBits(float32(v))
 		}
 		copy(p, tensor.Bytes(out))
 	case tensor.I32:
@@ -175,6 +175,15 @@ func (*Backend[T]) int8(t op.Tensor) []int8 {
 
 // round16 rounds to float16 as a cast does: saturated, NaN kept.
 func round16[T Float](x T) T { return T(tensor.FromF16(tensor.ToF16(float32(x)))) }
+
+// halfBits is the float16 equal to x, which is rounded already. Unlike a cast it
+// keeps an infinity, which only Write can have brought.
+func halfBits(x float32) uint16 {
+	if math.IsInf(float64(x), 0) {
+		return uint16(math.Float32bits(x)>>16)&0x8000 | 0x7c00
+	}
+	return tensor.ToF16(x)
+}
 
 func exp[T Float](x T) T  { return T(math.Exp(float64(x))) }
 func log[T Float](x T) T  { return T(math.Log(float64(x))) }
