@@ -1,0 +1,517 @@
+package corpus
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// BuildOptions says what Build reads and writes.
+type BuildOptions struct {
+	Input     InputOptions
+	Tokenizer Tokenizer
+	// Out is the token file, with a name that ends in .bin.
+	Out string
+	// ValFraction of the documents, between 0 and 1, go to F.val.bin instead, chosen by a hash of the document's first
+	// 256 KiB and Seed: equal documents always land on the same side.
+	ValFraction float64
+	Seed        uint64
+	// ShardBytes limits the token data of a file; more goes to F-00000.bin, F-00001.bin … with F.manifest.json. 0 means
+	// one file.
+	ShardBytes int64
+	// Threads that parse and encode; 0 means one for each processor. The output does not depend on it.
+	Threads int
+	// Dedupe leaves out documents that were seen before, byte for byte (by a 128-bit hash). Documents over 256 KiB
+	// that come out of split text files or standard input are always kept.
+	Dedupe bool
+	// Restart forgets an interrupted build of the same output instead of going on with it.
+	Restart bool
+	// Progress is called a few times a second and once at the end, Notice with single lines for the user. Both may be
+	// nil and are called from Build's goroutine.
+	Progress func(Progress)
+	Notice   func(string)
+
+	checkpoint func(written int64, since time.Duration) bool // for tests; when to save the journal
+	written    func() error                                  // for tests; called after every job
+}
+
+// Progress is how far a build is.
+type Progress struct {
+	BytesRead, BytesTotal        int64 // of input files as they are on disk; total 0: unknown
+	TextBytes, Tokens, Documents int64
+	Elapsed, ETA                 time.Duration // of this run; ETA 0: unknown
+	Done                         bool
+}
+
+// Report is what a build made.
+type Report struct {
+	Path, ValPath           string // of the token file or the manifest; ValPath "" without validation part
+	Stats                   WalkStats
+	Tokens, ValTokens       int64
+	Documents, ValDocuments int64
+	Duplicates              int64
+	TextBytes, ValTextBytes int64
+	Shards, ValShards       int
+	Resumed                 bool // went on with an interrupted build
+	Elapsed                 time.Duration
+	MBPerSec                float64 // text encoded by this run, in 10^6 bytes a second
+}
+
+// buildPiece is the size of the pieces that long texts are cut into. It is part of the output: a document longer than
+// this may be cut between shards, and its first piece decides whether it is for validation.
+const buildPiece = 256 << 10
+
+// Build reads text and writes a token file. Documents end with the end-of-document token. The files appear under their
+// names when they are complete, by renaming; until then there are F.bin.partial and F.bin.journal, with which a later
+// call with the same inputs and options goes on. That holds after a crash, a cancelled ctx and a full disk; standard
+// input cannot be read twice and starts again. The output is the same bytes whatever the number of threads and
+// interruptions. Memory stays within a few hundred megabytes (16 bytes a document more with Dedupe).
+func Build(ctx context.Context, opt BuildOptions) (Report, error) {
+	b, err := newBuilder(ctx, opt)
+	if err != nil {
+		return Report{}, fmt.Errorf("data build: %w", err)
+	}
+	defer b.unlock()
+	if err := b.run(ctx); err != nil {
+		return Report{}, fmt.Errorf("data build: %w", err)
+	}
+	return b.report(), nil
+}
+
+// builder is a running build.
+type builder struct {
+	opt        BuildOptions
+	list       []input
+	journal    journal
+	resumable  bool // no standard input
+	resumed    bool
+	train, val *output // val nil without validation part
+	seen       hashSet
+	stream     *stream
+	unlock     func()
+
+	start, saved, shown time.Time
+	written             int64 // token bytes since the journal was saved
+	sealed              int   // shards sealed when the journal was saved
+	textBefore          int64 // text bytes of earlier runs
+	readBefore          int64 // file bytes skipped because an earlier run read them
+	total               int64
+}
+
+func newBuilder(ctx context.Context, opt BuildOptions) (*builder, error) {
+	if err := checkBuild(&opt); err != nil {
+		return nil, err
+	}
+	b := &builder{opt: opt, start: time.Now(), resumable: true}
+	var err error
+	if b.list, err = listInputs(ctx, &b.opt.Input); err != nil {
+		return nil, err
+	}
+	for i := range b.list {
+		b.total += b.list[i].size
+		if b.list[i].isStdin() {
+			b.resumable = false
+		}
+	}
+	if !b.resumable {
+		b.total = 0
+	}
+	if b.unlock, err = lockOutput(opt.Out + ".lock"); err != nil {
+		return nil, fmt.Errorf("output %s: %w", opt.Out, pathCause(err))
+	}
+	if err := b.prepare(); err != nil {
+		b.unlock()
+		return nil, err
+	}
+	return b, nil
+}
+
+func checkBuild(opt *BuildOptions) error {
+	t := opt.Tokenizer
+	switch {
+	case t == nil:
+		return errors.New("no tokenizer")
+	case t.VocabSize() < 1:
+		return fmt.Errorf("tokenizer with %d ids", t.VocabSize())
+	case t.EndOfDocument() < 0 || int(t.EndOfDocument()) >= t.VocabSize():
+		return errors.New("the tokenizer has no end-of-document token: train it with the special token <|endoftext|>")
+	case len(t.JSON()) > maxTokenizerBytes:
+		return fmt.Errorf("tokenizer.json has %d bytes, want at most %d", len(t.JSON()), maxTokenizerBytes)
+	case !(opt.ValFraction >= 0 && opt.ValFraction < 1):
+		return fmt.Errorf("validation fraction %v, want at least 0 and less than 1", opt.ValFraction)
+	case opt.ShardBytes < 0 || opt.ShardBytes > 0 && opt.ShardBytes < 4096:
+		return fmt.Errorf("shard size of %d bytes, want at least 4096 or 0 for one file", opt.ShardBytes)
+	case opt.Threads < 0:
+		return fmt.Errorf("%d threads, want at least 1, or 0 for all processors", opt.Threads)
+	}
+	if opt.Threads == 0 {
+		opt.Threads = runtime.GOMAXPROCS(0)
+	}
+	if info, err := os.Stat(opt.Out); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("output %s exists and is not a file", opt.Out)
+	}
+	dir := filepath.Dir(opt.Out)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("output folder %s does not exist: create it first", dir)
+	}
+	return nil
+}
+
+func (b *builder) journalPath() string { return b.opt.Out + ".journal" }
+
+// prepare opens the outputs, new or as an earlier run left them.
+func (b *builder) prepare() error {
+	old, err := readJournal(b.journalPath())
+	print := fingerprint(&b.opt, b.list)
+	switch {
+	case err != nil:
+		b.notice("starting again: %v", err)
+	case old == nil:
+	case b.opt.Restart:
+		b.notice("starting again, as asked")
+	case !b.resumable || old.Fingerprint != print:
+		b.notice("an interrupted build of other inputs or options is discarded")
+	default:
+		if err = b.restore(old); err == nil {
+			return nil
+		}
+		b.notice("starting again, the interrupted build can't be used: %v", err)
+	}
+	b.journal = journal{Version: journalVersion, Fingerprint: print}
+	return b.newOutputs()
+}
+
+func (b *builder) newOutputs() error {
+	var err error
+	if b.train, err = newOutput(b.opt.Out, b.opt.Tokenizer, b.opt.ShardBytes); err != nil {
+		return err
+	}
+	b.val = nil
+	if b.opt.ValFraction > 0 {
+		b.val, err = newOutput(valPath(b.opt.Out), b.opt.Tokenizer, b.opt.ShardBytes)
+	}
+	return err
+}
+
+func valPath(out string) string { return strings.TrimSuffix(out, ".bin") + ".val.bin" }
+
+func (b *builder) outputs() []*output {
+	if b.val == nil {
+		return []*output{b.train}
+	}
+	return []*output{b.train, b.val}
+}
+
+func (b *builder) restore(old *journal) error {
+	if err := b.newOutputs(); err != nil {
+		return err
+	}
+	if old.Complete {
+		b.journal, b.resumed = *old, true
+		b.train.sealed = old.Train
+		if b.val != nil {
+			b.val.sealed = old.Val
+		}
+		return nil
+	}
+	err := b.train.restore(old.Train)
+	if err == nil && b.val != nil {
+		err = b.val.restore(old.Val)
+	}
+	if err != nil {
+		for _, o := range b.outputs() {
+			o.abandon(false)
+		}
+		return err
+	}
+	b.journal, b.resumed = *old, true
+	b.textBefore = old.Stats.Bytes
+	b.sealed = len(b.train.sealed)
+	if b.val != nil {
+		b.sealed += len(b.val.sealed)
+	}
+	b.notice("going on after %d documents, %.1f MB of text", old.Stats.Documents, float64(old.Stats.Bytes)/1e6)
+	return nil
+}
+
+func (b *builder) notice(format string, args ...any) {
+	if b.opt.Notice != nil {
+		b.opt.Notice(fmt.Sprintf(format, args...))
+	}
+}
+
+func (b *builder) run(ctx context.Context) error {
+	if !b.journal.Complete {
+		if err := b.encode(ctx); err != nil {
+			return b.interrupted(err)
+		}
+		if err := b.finish(); err != nil {
+			return err
+		}
+	}
+	if err := b.publish(); err != nil {
+		return fmt.Errorf("%w; run the same command again to finish", diskError(err))
+	}
+	b.progress(true)
+	return nil
+}
+
+// encode runs the pipeline over all inputs.
+func (b *builder) encode(ctx context.Context) error {
+	sums := b.opt.Dedupe || b.opt.ValFraction > 0
+	b.stream = &stream{ctx: ctx, opt: &b.opt.Input, list: b.list, piece: buildPiece, from: b.journal.Position,
+		replay: b.opt.Dedupe && b.resumed, sums: b.opt.Dedupe}
+	defer b.stream.close()
+	for i := range b.list[:b.journal.Position.File] {
+		b.readBefore += b.list[i].size
+	}
+	e := &encoder{opt: &b.opt.Input, list: b.list, tokenizer: b.opt.Tokenizer, width: b.train.width, sums: sums}
+	b.saved = time.Now()
+	err := runPipeline(ctx, b.stream, b.opt.Threads, e.work, b.job)
+	if err == io.EOF {
+		err = nil
+	}
+	return err
+}
+
+// job writes the records of one job.
+func (b *builder) job(j *job) error {
+	for i := range j.records {
+		rec, r := &j.records[i], &j.results[i]
+		if rec.replay {
+			b.replay(rec, r)
+			continue
+		}
+		if err := b.record(rec, r, j.tokens[r.start:r.end]); err != nil {
+			return err
+		}
+		b.journal.Position = position{rec.file, rec.ordinal + 1}
+		b.journal.Stats.BytesRead = b.stream.read.Load()
+	}
+	if b.opt.written != nil {
+		if err := b.opt.written(); err != nil {
+			return err
+		}
+	}
+	b.progress(false)
+	return b.maybeSave()
+}
+
+// replay puts a document of an earlier run into the set of documents seen.
+func (b *builder) replay(rec *record, r *result) {
+	if key, ok := dedupeKey(rec, r); ok && r.err == nil && (r.textBytes > 0 || !rec.last) {
+		b.seen.add(key)
+	}
+}
+
+// dedupeKey is the hash of the whole document that begins with rec, if it is known.
+func dedupeKey(rec *record, r *result) (key [16]byte, ok bool) {
+	switch {
+	case !rec.first:
+		return key, false
+	case rec.docSum != nil:
+		return *rec.docSum, true
+	}
+	return r.sum, rec.last
+}
+
+// record writes one record.
+func (b *builder) record(rec *record, r *result, tokens []byte) error {
+	if err := b.journal.Stats.count(rec, r.textBytes, r.err, b.opt.Input.SkipBad); err != nil {
+		return err
+	}
+	if r.err != nil && b.journal.Stats.Bad <= 10 {
+		b.notice("skipped: %v", r.err)
+	}
+	if r.err != nil || rec.kind != kindText || rec.first && rec.last && r.textBytes == 0 {
+		return nil
+	}
+	doc := &b.journal.Doc
+	if rec.first {
+		*doc = docState{Val: b.isVal(r.sum)}
+		if key, ok := dedupeKey(rec, r); ok && b.opt.Dedupe && b.seen.add(key) {
+			doc.Drop = true
+			b.journal.Duplicates++
+		}
+	}
+	doc.Open = !rec.last
+	if doc.Drop {
+		return nil
+	}
+	out := b.train
+	if doc.Val {
+		out = b.val
+	}
+	b.written += int64(len(tokens))
+	return out.write(tokens, int64(r.textBytes), rec.first, rec.last)
+}
+
+// isVal tells by the hash of a document's first piece whether the document is for validation.
+func (b *builder) isVal(sum [16]byte) bool {
+	if b.val == nil {
+		return false
+	}
+	x := mix64(binary.LittleEndian.Uint64(sum[:]) ^ mix64(b.opt.Seed))
+	return float64(x>>11)/(1<<53) < b.opt.ValFraction
+}
+
+// maybeSave saves the journal every few seconds, after much was written, and when a shard was sealed.
+func (b *builder) maybeSave() error {
+	if !b.resumable {
+		return nil
+	}
+	sealed := len(b.train.sealed)
+	if b.val != nil {
+		sealed += len(b.val.sealed)
+	}
+	due := sealed != b.sealed || b.written > 256<<20 || time.Since(b.saved) > 5*time.Second
+	if b.opt.checkpoint != nil {
+		due = sealed != b.sealed || b.opt.checkpoint(b.written, time.Since(b.saved))
+	}
+	if !due {
+		return nil
+	}
+	b.sealed = sealed
+	return b.save()
+}
+
+func (b *builder) save() error {
+	for _, o := range b.outputs() {
+		if err := o.flush(); err != nil {
+			return err
+		}
+	}
+	b.journal.Train = b.train.state()
+	if b.val != nil {
+		b.journal.Val = b.val.state()
+	}
+	if err := b.journal.save(b.journalPath()); err != nil {
+		return err
+	}
+	for _, o := range b.outputs() {
+		o.dropSpills()
+	}
+	b.saved, b.written = time.Now(), 0
+	return nil
+}
+
+// interrupted handles an error in the middle: what can be gone on with stays, the rest is removed.
+func (b *builder) interrupted(err error) error {
+	var bad *BadInputError
+	var saveErr error
+	if b.resumable && !errors.As(err, &bad) && !errors.Is(err, errChanged) && !isDiskFull(err) {
+		saveErr = b.save()
+	}
+	old, _ := readJournal(b.journalPath())
+	keep := b.resumable && old != nil && !errors.Is(err, errChanged)
+	for _, o := range b.outputs() {
+		o.abandon(!keep)
+	}
+	if !keep {
+		os.Remove(b.journalPath())
+		return diskError(err)
+	}
+	if saveErr != nil {
+		err = errors.Join(err, saveErr)
+	}
+	return fmt.Errorf("%w; what is done is kept in %s%s: run the same command again to go on", diskError(err),
+		b.opt.Out, partialSuffix)
+}
+
+// diskError adds advice to an error of a full disk.
+func diskError(err error) error {
+	if isDiskFull(err) {
+		return fmt.Errorf("%w: free some space or choose another output", err)
+	}
+	return err
+}
+
+// finish checks that there is something to train on and completes the files under their temporary names.
+func (b *builder) finish() error {
+	if err := b.complete(); err != nil {
+		for _, o := range b.outputs() {
+			o.abandon(true)
+		}
+		os.Remove(b.journalPath())
+		return diskError(err)
+	}
+	for _, o := range b.outputs() {
+		o.dropSpills()
+	}
+	return nil
+}
+
+func (b *builder) complete() error {
+	if err := noDocuments(&b.journal.Stats, &b.opt.Input); err != nil {
+		return err
+	}
+	if b.val != nil {
+		_, train, _ := b.train.totals()
+		_, val, _ := b.val.totals()
+		if train == 0 || val == 0 {
+			return fmt.Errorf("a validation fraction of %v leaves %d documents for training and %d for validation: give more "+
+				"documents (--split cuts text at %s), or build without a fraction and let training hold out the tail",
+				b.opt.ValFraction, train, val, endOfText)
+		}
+	}
+	for _, o := range b.outputs() {
+		if err := o.seal(); err != nil {
+			return err
+		}
+	}
+	b.journal.Complete = true
+	b.journal.Train = b.train.state()
+	if b.val != nil {
+		b.journal.Val = b.val.state()
+	}
+	return b.journal.save(b.journalPath())
+}
+
+// publish gives the files their names, and can do so again after a crash in between.
+func (b *builder) publish() error {
+	for _, o := range b.outputs() {
+		if err := o.publish(b.opt.Threads); err != nil {
+			return err
+		}
+	}
+	return os.Remove(b.journalPath())
+}
+
+// progress reports at most five times a second, and at the end.
+func (b *builder) progress(done bool) {
+	now := time.Now()
+	if b.opt.Progress == nil || !done && now.Sub(b.shown) < 200*time.Millisecond {
+		return
+	}
+	b.shown = now
+	p := Progress{BytesTotal: b.total, Documents: b.journal.Stats.Documents, TextBytes: b.journal.Stats.Bytes,
+		Elapsed: now.Sub(b.start), Done: done, BytesRead: b.journal.Stats.BytesRead}
+	for _, o := range b.outputs() {
+		tokens, _, _ := o.totals()
+		p.Tokens += tokens
+	}
+	if here := p.BytesRead - b.readBefore; here > 0 && p.BytesTotal > p.BytesRead && !done {
+		p.ETA = time.Duration(float64(p.Elapsed) * float64(p.BytesTotal-p.BytesRead) / float64(here))
+	}
+	b.opt.Progress(p)
+}
+
+func (b *builder) report() Report {
+	r := Report{Path: b.train.published(), Stats: b.journal.Stats, Duplicates: b.journal.Duplicates,
+		Shards: len(b.train.sealed), Resumed: b.resumed, Elapsed: time.Since(b.start)}
+	r.Tokens, r.Documents, r.TextBytes = b.train.totals()
+	if b.val != nil {
+		r.ValPath, r.ValShards = b.val.published(), len(b.val.sealed)
+		r.ValTokens, r.ValDocuments, r.ValTextBytes = b.val.totals()
+	}
+	r.MBPerSec = float64(r.Stats.Bytes-b.textBefore) / 1e6 / math.Max(r.Elapsed.Seconds(), 1e-9)
+	return r
+}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package corpus
+
+// syncFolder does nothing where folders can't be synced.
+func syncFolder(string) error { return nil }
