@@ -75,15 +75,18 @@ func stamp(t time.Time) time.Time {
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {
-	if x := float64(n); math.IsNaN(x) || math.IsInf(x, 0) {
-		return fmt.Appendf(nil, "%q", fmt.Sprintf("%+f", x)), nil
+	switch x := float64(n); {
+	case math.IsNaN(x):
+		return []byte(`"NaN"`), nil
+	case math.IsInf(x, 0):
+		return fmt.Appendf(nil, `"%+f"`, x), nil
 	}
 	return json.Marshal(float64(n))
 }
 
 func (n *number) UnmarshalJSON(b []byte) error {
 	switch string(b) {
-	case `"NaN"`, `"+NaN"`:
+	case `"NaN"`:
 		*n = number(math.NaN())
 		return nil
 	case `"+Inf"`:
