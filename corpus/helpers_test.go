@@ -16,7 +16,9 @@ type byteTokenizer struct {
 	name        string
 }
 
-func (t byteTokenizer) JSON() []byte         { return []byte(fmt.Sprintf(`{"byte":%q,"base":%d}`, t.name, t.base)) }
+func (t byteTokenizer) JSON() []byte {
+	return []byte(fmt.Sprintf(`{"byte":%q,"base":%d}`, t.name, t.base))
+}
 func (t byteTokenizer) VocabSize() int       { return t.vocab }
 func (t byteTokenizer) EndOfDocument() int32 { return int32(t.base + 256) }
 func (t byteTokenizer) Encode(dst []int32, text []byte) []int32 {

@@ -34,24 +34,25 @@ type docState struct {
 const journalVersion = 1
 
 // fingerprint hashes everything that decides the bytes of the output. Files count by path, size and time of change.
+// SkipBad is not among it: what was written before the first broken record is the same with and without.
 func fingerprint(opt *BuildOptions, list []input) string {
 	type file struct {
 		Path          string
 		Size, ModTime int64
 	}
 	key := struct {
-		Version, Piece         int
-		Tokenizer              [32]byte
-		Include, Exclude       []string
-		Column                 string
-		SkipBad, Split, Dedupe bool
-		ValFraction            float64
-		Seed                   uint64
-		ShardBytes             int64
-		Files                  []file
+		Version, Piece   int
+		Tokenizer        [32]byte
+		Include, Exclude []string
+		Column           string
+		Split, Dedupe    bool
+		ValFraction      float64
+		Seed             uint64
+		ShardBytes       int64
+		Files            []file
 	}{
 		journalVersion, buildPiece, TokenizerHash(opt.Tokenizer.JSON()), opt.Input.Include, opt.Input.Exclude,
-		opt.Input.Column, opt.Input.SkipBad, opt.Input.Split, opt.Dedupe, opt.ValFraction, opt.Seed, opt.ShardBytes, nil,
+		opt.Input.Column, opt.Input.Split, opt.Dedupe, opt.ValFraction, opt.Seed, opt.ShardBytes, nil,
 	}
 	for _, in := range list {
 		key.Files = append(key.Files, file{in.path, in.size, in.modTime})

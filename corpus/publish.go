@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 )
 
 // single tells that the whole output is one file, named without a shard number.
@@ -131,8 +130,4 @@ func (o *output) manifest(threads int) (*manifest, error) {
 	}
 	wg.Wait()
 	return m, errors.Join(errs...)
-}
-
-func isDiskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

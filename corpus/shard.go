@@ -191,13 +191,13 @@ func (w *shardWriter) flush() error {
 	return nil
 }
 
-// seal appends index, tokenizer and checksums, writes the header and closes the file, which keeps its temporary name.
-func (w *shardWriter) seal(t Tokenizer) error {
+// header ends the last block and describes what was written.
+func (w *shardWriter) header(t Tokenizer) *header {
 	if w.blockFill > 0 {
 		w.endBlock()
 	}
 	tokenizer := t.JSON()
-	h := header{
+	h := &header{
 		width: w.width, vocabSize: t.VocabSize(), tokens: w.Tokens, docs: w.Docs, textBytes: w.TextBytes,
 		endOfDocument: t.EndOfDocument(), tokenizerHash: TokenizerHash(tokenizer),
 		indexCRC: w.IndexCRC, tokenizerCRC: crc(tokenizer), blockCRC: crc(w.blocks),
@@ -206,6 +206,12 @@ func (w *shardWriter) seal(t Tokenizer) error {
 		h.flags = flagContinues
 	}
 	h.layOut(int64(len(tokenizer)))
+	return h
+}
+
+// seal appends index, tokenizer and checksums, writes the header and closes the file, which keeps its temporary name.
+func (w *shardWriter) seal(t Tokenizer) error {
+	h := w.header(t)
 	if err := w.index.Flush(); err != nil {
 		return err
 	}
@@ -215,7 +221,7 @@ func (w *shardWriter) seal(t Tokenizer) error {
 	steps := []func() error{
 		func() error { return w.pad(h.index.off - h.data.end()) },
 		func() error { _, err := io.Copy(w.data, w.spill); return err },
-		func() error { _, err := w.data.Write(tokenizer); return err },
+		func() error { _, err := w.data.Write(t.JSON()); return err },
 		func() error { return w.pad(h.blocks.off - h.tokenizer.end()) },
 		func() error { _, err := w.data.Write(w.blocks); return err },
 		w.data.Flush,
