@@ -68,13 +68,15 @@ func listAdapters() (found []adapter, err error) {
 		return nil, fmt.Errorf("gpu: %w\n%s\n%s", ErrNoAdapter,
 			"  "+strings.Join(probed, "\n  "), noAdapterHint)
 	}
-	sort.SliceStable(found, func(i, j int) bool { return found[i].Kind < found[j].Kind })
 	for i := range found {
-		found[i].Index = i
 		found[i].Limits = found[i].Limits.cap()
 		if looksLikeSoftware(found[i].Name) {
 			found[i].Kind = Software
 		}
+	}
+	sort.SliceStable(found, func(i, j int) bool { return found[i].Kind < found[j].Kind })
+	for i := range found {
+		found[i].Index = i
 	}
 	return found, nil
 }

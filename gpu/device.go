@@ -96,8 +96,13 @@ func openAdapter(a adapter, limits Limits) (d *Device, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("gpu: open %s: %w", a.Name, err)
 	}
-	d = &Device{
-		info:      a.AdapterInfo,
+	return newDevice(a.AdapterInfo, limits, drv), nil
+}
+
+// newDevice makes a Device around a driver.
+func newDevice(info AdapterInfo, limits Limits, drv driver) *Device {
+	d := &Device{
+		info:      info,
 		limits:    limits,
 		drv:       drv,
 		buffers:   map[*Buffer]struct{}{},
@@ -107,7 +112,7 @@ func openAdapter(a adapter, limits Limits) (d *Device, err error) {
 	}
 	d.groups.init()
 	d.uniforms.init()
-	return d, nil
+	return d
 }
 
 // softwareNotice is the loud line for a software adapter.
@@ -153,7 +158,8 @@ type Memory struct {
 }
 
 // Memory reports the bytes in buffers, those for uniforms included. Staging
-// memory for transfers (at most 64 MiB) is not counted.
+// memory for transfers (at most 48 MiB) is not counted, nor what a driver
+// rounds up.
 func (d *Device) Memory() Memory {
 	return Memory{Live: d.liveBytes.Load(), Peak: d.peakBytes.Load(), Buffers: len(d.buffers)}
 }

@@ -54,6 +54,9 @@ func Split1D(n uint64) (x, y uint32) {
 // wrote. Errors: ErrValidation for bindings that do not fit the kernel or the
 // limits; those of the GPU for earlier work.
 func (d *Device) Dispatch(p *Pipeline, x, y, z uint32, args ...Binding) (err error) {
+	if p == nil {
+		return invalid("dispatch: the pipeline is nil")
+	}
 	if d.closed || d.Lost() {
 		return d.use("dispatch of " + p.label)
 	}

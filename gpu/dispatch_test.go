@@ -208,6 +208,66 @@ func TestInvalidDispatches(t *testing.T) {
 	}
 }
 
+// What the browser would find only later must be an error too, at the latest
+// from Wait.
+func TestBindingsSmallerThanTheKernelReads(t *testing.T) {
+	d := gputest.Open(t, gpu.Options{})
+	p := pipeline(t, d, "large", `
+struct Large { a: vec4<f32>, b: vec4<f32>, c: f32 }
+@group(0) @binding(0) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(1) var<uniform> u: Large;
+@compute @workgroup_size(1) fn main() { y[0] = u.a + u.b * u.c; }`)
+	y, four := floats(t, d, "y", make([]float32, 64)), floats(t, d, "four", make([]float32, 1))
+	for name, args := range map[string][]gpu.Binding{
+		"uniform": {gpu.Buf(y), gpu.Uniform(make([]byte, 16))},
+		"array":   {gpu.Buf(four), gpu.Uniform(make([]byte, 48))},
+		"range":   {gpu.Range(y, 0, 8), gpu.Uniform(make([]byte, 48))},
+		"buffer":  {gpu.Buf(y), gpu.Buf(four)},
+	} {
+		err := d.Dispatch(p, 1, 1, 1, args...)
+		if err == nil {
+			err = d.Wait()
+		}
+		if !errors.Is(err, gpu.ErrValidation) || !strings.Contains(err.Error(), "large") {
+			t.Errorf("%s: got %v, want an ErrValidation that names large", name, err)
+		}
+	}
+	if err := errors.Join(d.Dispatch(p, 1, 1, 1, gpu.Buf(y), gpu.Uniform(make([]byte, 48))), d.Wait()); err != nil {
+		t.Errorf("the device does not work after it: %v", err)
+	}
+}
+
+func TestWorkgroupsAboveTheLimits(t *testing.T) {
+	d := gputest.Open(t, gpu.Options{ForceDefaultLimits: true})
+	for name, c := range map[string]struct {
+		memory, threads int
+		ok              bool
+	}{
+		"all there is": {4096, 256, true},
+		"memory":       {4097, 64, false},
+		"threads":      {16, 512, false},
+	} {
+		source := fmt.Sprintf(`
+var<workgroup> unused: array<f32, 4096>;
+var<workgroup> s: array<f32, %d>;
+@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+fn other() -> f32 { return unused[3]; }
+@compute @workgroup_size(%d)
+fn main(@builtin(local_invocation_index) i: u32) {
+  s[i %% 16u] = 1.0;
+  workgroupBarrier();
+  if (i == 0u) { y[0] = s[5]; }
+}`, c.memory, c.threads)
+		_, err := d.NewPipeline(name, source)
+		if c.ok && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !c.ok && !errors.Is(err, gpu.ErrShader) {
+			t.Errorf("%s: got %v, want an ErrShader", name, err)
+		}
+	}
+}
+
 func TestOverlappingWritesAreRefused(t *testing.T) {
 	d := gputest.Open(t, gpu.Options{})
 	p := pipeline(t, d, "two", `

@@ -59,5 +59,5 @@
 // Subgroup sizes may differ between kernels on some GPUs: a kernel asks
 // @builtin(subgroup_size), Features.SubgroupSize only says what a probe saw.
 //
-// A Device is not safe for concurrent use; Lost and Memory are.
+// A Device is not safe for concurrent use; Lost is.
 package gpu

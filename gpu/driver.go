@@ -12,7 +12,8 @@ type driver interface {
 	freeBuffer(buffer any)
 
 	// newPipeline compiles one entry point. slots are the bindings of group 0,
-	// in order, without gaps.
+	// in order, without gaps; a driver whose platform does not check the sizes
+	// of bindings sets minSize in them.
 	newPipeline(label, source, entry string, slots []Slot) (any, error)
 	freePipeline(pipeline any)
 

@@ -127,6 +127,9 @@ func (d *Device) newGroup(p *Pipeline, args []Binding, key *groupKey) (*group, e
 			if err != nil {
 				return nil, err
 			}
+			if n := uint64(len(args[i].uniform)); n < p.slots[i].minSize {
+				return nil, invalid("%s: binding %d (%s): %d bytes of contents, but the kernel reads %d", p.label, i, p.slots[i].Name, n, p.slots[i].minSize)
+			}
 			b, set = u.page, u.groups
 		} else {
 			if err := d.checkBinding(p, i, b, key[2+3*i], key[3+3*i]); err != nil {
@@ -170,6 +173,8 @@ func (d *Device) checkBinding(p *Pipeline, i int, b *Buffer, offset, size uint64
 		return invalid("%soffset %d in %q must be a multiple of %d", name, offset, b.label, align)
 	case size%4 != 0:
 		return invalid("%ssize %d of a range of %q must be a multiple of 4", name, size, b.label)
+	case size < p.slots[i].minSize:
+		return invalid("%s%d bytes of %q, but the kernel reads at least %d", name, size, b.label, p.slots[i].minSize)
 	case size > most:
 		return invalid("%s%d bytes of %q, but a kernel can see at most %d on %s", name, size, b.label, most, d.info.Name)
 	case p.slots[i].Kind == UniformSlot && b.bytes > d.limits.UniformSize:

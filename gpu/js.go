@@ -124,9 +124,13 @@ type jsDriver struct {
 	batch   uint64 // number of the last submitted batch
 	unknown int    // batches submitted since the last wait
 
-	lost     error   // set by the browser's promise
-	reported []error // by the browser's event, not returned yet
-	handlers []js.Func
+	// Errors that WebGPU does not return from the call that made them: a scope
+	// is always open, and each batch ends it and opens the next.
+	lost      error    // set by the browser's promise
+	reported  []error  // by scopes and events, not returned yet
+	verdict   js.Value // promise that the last ended scope is in reported
+	onVerdict js.Func
+	handlers  []js.Func
 
 	scratch  js.Value // Uint8Array of chunkBytes for uploads
 	written  int      // bytes uploaded since the last wait
@@ -161,23 +165,35 @@ func openDriver(a adapter, l Limits) (driver, error) {
 	return d, nil
 }
 
-// listen keeps what the browser reports on its own: the loss of the device and
-// validation errors, which WebGPU does not return from the call that made them.
+// listen keeps what the browser reports on its own: the loss of the device, the
+// errors of scopes, and errors outside of them (of memory, or internal).
 func (d *jsDriver) listen() {
 	onLost := js.FuncOf(func(_ js.Value, args []js.Value) any {
 		d.lost = fmt.Errorf("%w: %s: %s", ErrLost, args[0].Get("reason").String(), args[0].Get("message").String())
 		return nil
 	})
 	onError := js.FuncOf(func(_ js.Value, args []js.Value) any {
-		if len(d.reported) < 8 {
-			d.reported = append(d.reported, jsError(args[0].Get("error")))
-		}
+		d.report(args[0].Get("error"))
 		args[0].Call("preventDefault")
+		return nil
+	})
+	d.onVerdict = js.FuncOf(func(_ js.Value, args []js.Value) any {
+		if len(args) > 0 && args[0].Truthy() && d.lost == nil {
+			d.report(args[0])
+		}
 		return nil
 	})
 	d.device.Get("lost").Call("then", onLost)
 	d.device.Call("addEventListener", "uncapturederror", onError)
-	d.handlers = []js.Func{onLost, onError}
+	d.handlers = []js.Func{onLost, onError, d.onVerdict}
+	d.device.Call("pushErrorScope", "validation")
+}
+
+// report keeps the first errors; those after are most often their consequence.
+func (d *jsDriver) report(e js.Value) {
+	if len(d.reported) < 4 {
+		d.reported = append(d.reported, jsError(e))
+	}
 }
 
 // status returns what was reported since it was last asked.
@@ -253,6 +269,9 @@ func (d *jsDriver) close() {
 	d.device.Call("removeEventListener", "uncapturederror", d.handlers[1])
 	d.device.Call("destroy")
 	_, _ = await(d.device.Get("lost"))
+	if d.verdict.Truthy() {
+		_, _ = await(d.verdict)
+	}
 	for _, h := range d.handlers {
 		h.Release()
 	}

@@ -246,10 +246,9 @@ func (d *jsDriver) growDown(n int) error {
 
 // fetch waits for the staging buffer and copies it to where its parts belong.
 func (d *jsDriver) fetch(parts [][]byte, n int) error {
-	if err := d.submit(); err != nil {
-		return err
-	}
+	d.flush()
 	_, err := await(d.down.Call("mapAsync", mapModeRead, 0, n))
+	_, _ = await(d.verdict)
 	if e := d.status(); e != nil {
 		if err == nil {
 			d.down.Call("unmap")
@@ -270,32 +269,48 @@ func (d *jsDriver) fetch(parts [][]byte, n int) error {
 	return nil
 }
 
-func (d *jsDriver) submit() error {
+// flush hands over what is recorded. Its validation errors are known once the
+// promise in d.verdict is.
+func (d *jsDriver) flush() {
+	defer d.nextScope()
 	if d.encoder.IsUndefined() {
-		return d.status()
+		return
 	}
 	d.endPass()
 	commands := d.encoder.Call("finish")
 	d.encoder = js.Undefined()
 	d.queue.Call("submit", []any{commands})
 	d.batch++
-	if d.unknown++; d.unknown >= maxUnknown {
+	d.unknown++
+}
+
+func (d *jsDriver) submit() error {
+	d.flush()
+	if d.unknown >= maxUnknown {
 		return d.idle()
 	}
 	return d.status()
 }
 
 func (d *jsDriver) wait() error {
-	if err := d.submit(); err != nil {
-		return err
-	}
+	d.flush()
 	return d.idle()
+}
+
+// nextScope ends the error scope of a batch and begins that of the next.
+func (d *jsDriver) nextScope() {
+	d.verdict = d.device.Call("popErrorScope").Call("then", d.onVerdict, d.onVerdict)
+	d.device.Call("pushErrorScope", "validation")
 }
 
 // idle waits for all submitted work; what went wrong in it is known then.
 func (d *jsDriver) idle() error {
 	d.unknown, d.written = 0, 0
+	d.nextScope()
 	_, err := await(d.queue.Call("onSubmittedWorkDone"))
+	if d.lost == nil {
+		_, _ = await(d.verdict)
+	}
 	if e := d.status(); e != nil {
 		return e
 	}

@@ -110,6 +110,9 @@ type halDriver struct {
 	dev   hal.Device
 	queue hal.Queue
 
+	limits Limits
+	spirv  bool // the backend takes SPIR-V
+
 	// DirectX 12 tracks the state of a buffer per command list and cannot
 	// fill: there a copy and a later dispatch go into different lists, and
 	// clearing copies zeros.
@@ -138,9 +141,9 @@ type flight struct {
 	cmd          hal.CommandBuffer
 }
 
-// openDriver opens an adapter. The hardware layer ignores requested limits;
-// the Device keeps them.
-func openDriver(a adapter, _ Limits) (driver, error) {
+// openDriver opens an adapter. The hardware layer ignores requested limits; the
+// Device and compile keep them.
+func openDriver(a adapter, l Limits) (driver, error) {
 	open, err := a.handle.(hal.Adapter).Open(0, gputypes.Limits{})
 	if err != nil {
 		return nil, classify(err)
@@ -150,6 +153,8 @@ func openDriver(a adapter, _ Limits) (driver, error) {
 		name:           fmt.Sprintf("%s (%s, %s, %s)", a.Name, a.Backend, a.Driver, runtime.GOOS),
 		dev:            open.Device,
 		queue:          open.Queue,
+		limits:         l,
+		spirv:          a.Backend == "vulkan",
 		splitAfterCopy: dx12,
 		clearByCopy:    dx12,
 	}, nil

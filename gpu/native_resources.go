@@ -51,7 +51,11 @@ func (h *halDriver) newPipeline(label, source, entry string, slots []Slot) (any,
 
 // buildPipeline fills p step by step; on an error p holds what was made.
 func (h *halDriver) buildPipeline(p *halPipeline, label, source, entry string, slots []Slot) (err error) {
-	p.module, err = h.dev.CreateShaderModule(&hal.ShaderModuleDescriptor{Label: label, Source: hal.ShaderSource{WGSL: source}})
+	compiled, err := h.compile(source, entry, slots)
+	if err != nil {
+		return err
+	}
+	p.module, err = h.dev.CreateShaderModule(&hal.ShaderModuleDescriptor{Label: label, Source: compiled})
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ func (k SlotKind) String() string {
 type Slot struct {
 	Name string
 	Kind SlotKind
+
+	minSize uint64 // bytes the kernel reads at least, 0 if not known
 }
 
 // Pipeline is a compiled kernel.
