@@ -1,0 +1,133 @@
+package cpu
+
+import (
+	"tezgah/op"
+	"tezgah/tensor"
+)
+
+type zeroTask struct{ x []byte }
+
+func (t *zeroTask) do(_ *Backend, _, lo, hi int) { clear(t.x[lo:hi]) }
+
+// Zero clears x.
+func (b *Backend) Zero(x op.Tensor) error {
+	t := &b.tasks.zero
+	t.x = bytesOf(x)
+	b.each(len(t.x), 4*elementBlock, t)
+	t.x = nil
+	return nil
+}
+
+type copyTask struct{ dst, src []byte }
+
+func (t *copyTask) do(_ *Backend, _, lo, hi int) { copy(t.dst[lo:hi], t.src[lo:hi]) }
+
+// Copy copies src to dst.
+func (b *Backend) Copy(dst, src op.Tensor) error {
+	b.copyBytes(bytesOf(dst), bytesOf(src))
+	return nil
+}
+
+func (b *Backend) copyBytes(dst, src []byte) {
+	t := &b.tasks.copy
+	t.dst, t.src = dst, src
+	b.each(len(dst), 4*elementBlock, t)
+	*t = copyTask{}
+}
+
+type addTask struct{ dst, src []float32 }
+
+func (t *addTask) do(b *Backend, _, lo, hi int) {
+	b.k.Add(t.dst[lo:hi], t.dst[lo:hi], t.src[lo:hi])
+}
+
+// Add is Dst += Src.
+func (b *Backend) Add(a op.Add) error {
+	b.addTo(floats(a.Dst), floats(a.Src))
+	return nil
+}
+
+func (b *Backend) addTo(dst, src []float32) {
+	t := &b.tasks.add
+	t.dst, t.src = dst, src
+	b.each(len(dst), elementBlock, t)
+	*t = addTask{}
+}
+
+type toHalfTask struct {
+	dst []uint16
+	src []float32
+}
+
+func (t *toHalfTask) do(b *Backend, _, lo, hi int) { b.k.F32ToF16(t.dst[lo:hi], t.src[lo:hi]) }
+
+type fromHalfTask struct {
+	dst []float32
+	src []uint16
+}
+
+func (t *fromHalfTask) do(b *Backend, _, lo, hi int) { b.k.F16ToF32(t.dst[lo:hi], t.src[lo:hi]) }
+
+// Cast converts between F32 and F16.
+func (b *Backend) Cast(a op.Cast) error {
+	if a.Dst.Type() == tensor.F16 {
+		t := &b.tasks.toHalf
+		t.dst, t.src = halves(a.Dst), floats(a.Src)
+		b.each(len(t.dst), elementBlock, t)
+		*t = toHalfTask{}
+		return nil
+	}
+	b.widen(floats(a.Dst), halves(a.Src))
+	return nil
+}
+
+// widen converts float16 elements to float32.
+func (b *Backend) widen(dst []float32, src []uint16) {
+	t := &b.tasks.fromHalf
+	t.dst, t.src = dst, src
+	b.each(len(dst), elementBlock, t)
+	*t = fromHalfTask{}
+}
+
+// weights returns a weight vector's or matrix's elements as float32: its own
+// memory, or a converted copy that is valid until the next call.
+func (b *Backend) weights(t op.Tensor) []float32 {
+	if t.Type() != tensor.F16 {
+		return floats(t)
+	}
+	b.shared.weights = grow(b.shared.weights, t.Len())
+	b.widen(b.shared.weights, halves(t))
+	return b.shared.weights
+}
+
+type sumTask struct {
+	x   []float32
+	out []float64 // one sum per block
+}
+
+func (t *sumTask) do(b *Backend, _, lo, hi int) { t.out[lo/elementBlock] = b.k.Sum(t.x[lo:hi]) }
+
+// Sum is Out[0] = Scale·ΣX, or += with Acc: a float64 sum per block, added in
+// order.
+func (b *Backend) Sum(a op.Sum) error {
+	t := &b.tasks.sum
+	t.x = floats(a.X)
+	blocks := (len(t.x) + elementBlock - 1) / elementBlock
+	if cap(b.shared.partial2) < blocks {
+		b.shared.partial2 = make([]float64, blocks)
+	}
+	t.out = b.shared.partial2[:blocks]
+	b.each(len(t.x), elementBlock, t)
+	var s float64
+	for _, v := range t.out {
+		s += v
+	}
+	s *= float64(a.Scale)
+	out := floats(a.Out)
+	if a.Acc {
+		s += float64(out[0])
+	}
+	out[0] = float32(s)
+	*t = sumTask{}
+	return nil
+}

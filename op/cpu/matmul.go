@@ -1,0 +1,69 @@
+package cpu
+
+import (
+	"tezgah/op"
+	"tezgah/op/cpu/internal/kern"
+	"tezgah/tensor"
+)
+
+// MatMul is C = op(A)·op(B), plus C with Acc, plus Residual when present. The
+// kernels' native form adds to C, so a residual is copied into C first unless
+// it is C already.
+func (b *Backend) MatMul(a op.MatMul) error {
+	c := floats(a.C)
+	add := a.Acc
+	if a.Residual.Ok() {
+		res := floats(a.Residual)
+		switch {
+		case a.Acc:
+			b.addTo(c, res)
+		case &res[0] != &c[0]:
+			b.copyBytes(tensor.Bytes(c), tensor.Bytes(res))
+		}
+		add = true
+	}
+	if a.B.Type() == tensor.F16 {
+		b.matMulHalf(a, add)
+		return nil
+	}
+	m, n, k := a.Sizes()
+	b.engine.Gemm(formOf(a), m, n, k, floats(a.A), a.A.Cols(), floats(a.B), a.B.Cols(), c, n, add)
+	return nil
+}
+
+func formOf(a op.MatMul) kern.Form {
+	switch {
+	case a.TransA:
+		return kern.TN
+	case a.TransB:
+		return kern.NT
+	}
+	return kern.NN
+}
+
+// halfBlock is how many float16 weights are converted at a time: 4 MiB of
+// float32, which the matrix product then reads from cache.
+const halfBlock = 1 << 20
+
+// matMulHalf is MatMul with float16 weights, some rows of B after another: they
+// are a block of the sum for X·W and Xᵀ·dY, a block of columns of C for dY·Wᵀ.
+func (b *Backend) matMulHalf(a op.MatMul, add bool) {
+	m, n, k := a.Sizes()
+	x, w, c := floats(a.A), halves(a.B), floats(a.C)
+	rows, cols := a.B.Dims[0], a.B.Dims[1]
+	step := min(rows, max(1, halfBlock/cols))
+	b.shared.weights = grow(b.shared.weights, step*cols)
+	for lo := 0; lo < rows; lo += step {
+		part := min(step, rows-lo)
+		wide := b.shared.weights[:part*cols]
+		b.widen(wide, w[lo*cols:(lo+part)*cols])
+		switch {
+		case a.TransB:
+			b.engine.Gemm(kern.NT, m, part, k, x, k, wide, cols, c[lo:], n, add)
+		case a.TransA:
+			b.engine.Gemm(kern.TN, m, n, part, x[lo*m:], m, wide, cols, c, n, add || lo > 0)
+		default:
+			b.engine.Gemm(kern.NN, m, n, part, x[lo:], k, wide, cols, c, n, add || lo > 0)
+		}
+	}
+}
