@@ -55,8 +55,9 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// maxDim bounds every size, far above any model, so that products of two sizes
-// from a damaged file cannot overflow.
+// maxDim bounds batches, contexts and vocabularies. It and the bounds below are
+// far above any model: they keep the sizes of a damaged file from overflowing
+// an int or from asking for a table of a billion layers.
 const maxDim = 1 << 24
 
 // Validate says whether the model can be built. Its error names the field,
@@ -64,21 +65,21 @@ const maxDim = 1 << 24
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	for _, f := range []struct {
-		name string
-		got  int
+		name      string
+		got, most int
 	}{
-		{"vocab_size", c.VocabSize}, {"context", c.Context}, {"d_model", c.DModel}, {"layers", c.Layers},
-		{"heads", c.Heads}, {"kv_heads", c.KVHeads}, {"ffn", c.FFN},
+		{"vocab_size", c.VocabSize, maxDim}, {"context", c.Context, maxDim}, {"d_model", c.DModel, 1 << 20},
+		{"layers", c.Layers, 1 << 12}, {"heads", c.Heads, 1 << 12}, {"kv_heads", c.KVHeads, 1 << 12}, {"ffn", c.FFN, 1 << 22},
 	} {
-		if f.got < 1 || f.got > maxDim {
-			return fmt.Errorf("model config: %s is %d, want 1 to %d", f.name, f.got, maxDim)
+		if f.got < 1 || f.got > f.most {
+			return fmt.Errorf("model config: %s is %d, want 1 to %d", f.name, f.got, f.most)
 		}
 	}
 	switch {
 	case c.HeadDim == 0:
 		return fmt.Errorf("model config: d_model is %d, want a multiple of heads %d (or set head_dim)", c.DModel, c.Heads)
-	case c.HeadDim < 2 || c.HeadDim > maxDim || c.HeadDim%2 != 0:
-		return fmt.Errorf("model config: head_dim is %d, want an even number of at least 2 (rotary positions turn pairs)", c.HeadDim)
+	case c.HeadDim < 2 || c.HeadDim > 1<<12 || c.HeadDim%2 != 0:
+		return fmt.Errorf("model config: head_dim is %d, want an even number from 2 to 4096 (rotary positions turn pairs)", c.HeadDim)
 	case c.Heads%c.KVHeads != 0:
 		return fmt.Errorf("model config: heads is %d, want a multiple of kv_heads %d", c.Heads, c.KVHeads)
 	case !(c.RopeTheta > 1) || math.IsInf(c.RopeTheta, 0):

@@ -94,6 +94,26 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
+// FuzzConfig: whatever a file holds, a configuration is refused or can be
+// planned, and never panics.
+func FuzzConfig(f *testing.F) {
+	for _, c := range []Config{tinyTied, tinyUntied, odd, {}} {
+		b, _ := json.Marshal(c)
+		f.Add(b)
+	}
+	f.Add([]byte(`{"vocab_size":16777216,"context":16777216,"d_model":1048576,"layers":9,"heads":4096,"head_dim":4096,"ffn":4194304}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var c Config
+		if json.Unmarshal(data, &c) != nil || c.Validate() != nil {
+			return
+		}
+		plan, err := PredictMemory(c, ParamOptions{Grads: true, Moments8: true}, TrainOptions{Batch: 1}, op.Limits{})
+		if n := c.NumParams(); n < 1 || err == nil && plan.Total() < 4*int64(n) || c.FLOPsPerToken(c.Context) < 1 {
+			t.Errorf("%+v: %d parameters, plan of %d bytes, error %v", c, n, plan.Total(), err)
+		}
+	})
+}
+
 // TestFLOPs counts by hand for one model, and against the matrix products that
 // a step really does.
 func TestFLOPs(t *testing.T) {

@@ -160,6 +160,7 @@ func (g *Graph) MicroStep(tokens, targets, docStart []int32, gradScale float32) 
 	g.forward()
 	g.headForwardBackward(gradScale)
 	g.backward()
+	g.r.Flush() // the device works while the host prepares the next batch
 	return g.r.Err()
 }
 
@@ -172,6 +173,7 @@ func (g *Graph) Evaluate(tokens, targets, docStart []int32) error {
 	}
 	g.forward()
 	g.headForward()
+	g.r.Flush()
 	return g.r.Err()
 }
 
