@@ -324,6 +324,9 @@ func (r *Runner) MatMulGroup(items []MatMul) {
 // GateUp runs the first half of the feed-forward block.
 func (r *Runner) GateUp(a GateUp) {
 	if r.fuser == nil {
+		if r.err == nil {
+			r.err = a.check()
+		}
 		r.MatMul(MatMul{A: a.X, B: a.WGate, C: a.Gate})
 		r.MatMul(MatMul{A: a.X, B: a.WUp, C: a.Up})
 		r.GLU(GLU{Gate: a.Gate, Up: a.Up, Out: a.Out, Act: a.Act})
