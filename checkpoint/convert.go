@@ -36,3 +36,40 @@ func widener(t tensor.DType) (func(dst []float32, src []byte), error) {
 	}
 	return nil, fmt.Errorf("its type is %v, want one of F32, F16, BF16, F64", t)
 }
+
+// narrower returns the function that appends float32 values to dst as
+// little-endian elements of type t, rounded to nearest even. float16 saturates
+// at ±65,504.
+func narrower(t tensor.DType) (func(dst []byte, src []float32) []byte, error) {
+	le := binary.LittleEndian
+	switch t {
+	case tensor.F32:
+		return func(dst []byte, src []float32) []byte { return append(dst, tensor.Bytes(src)...) }, nil
+	case tensor.F16:
+		return func(dst []byte, src []float32) []byte {
+			for _, x := range src {
+				dst = le.AppendUint16(dst, tensor.ToF16(x))
+			}
+			return dst
+		}, nil
+	case tensor.BF16:
+		return func(dst []byte, src []float32) []byte {
+			for _, x := range src {
+				dst = le.AppendUint16(dst, tensor.ToBF16(x))
+			}
+			return dst
+		}, nil
+	}
+	return nil, fmt.Errorf("weights cannot be written as %v, want one of F32, F16, BF16", t)
+}
+
+// firstNonFinite returns the index of the first NaN or infinity in x, -1 if
+// there is none.
+func firstNonFinite(x []float32) int {
+	for i, v := range x {
+		if v-v != 0 {
+			return i
+		}
+	}
+	return -1
+}
