@@ -52,6 +52,7 @@ type Device struct {
 	batchSize int
 	recorded  int // dispatches since the last submit
 	entries   []driverRange
+	timing    *timing // nil when not timing
 }
 
 // Open opens a GPU within its limits and probes what it can do. The error

@@ -78,6 +78,7 @@ func (d *Device) Dispatch(p *Pipeline, x, y, z uint32, args ...Binding) (err err
 	if err := d.drv.dispatch(p.handle, g.handle, x, y, z); err != nil {
 		return d.failed(p.label, err)
 	}
+	d.timing.note(p.label)
 	if d.recorded++; d.recorded >= d.batchSize {
 		return d.Submit()
 	}

@@ -237,6 +237,49 @@ struct Large { a: vec4<f32>, b: vec4<f32>, c: f32 }
 	}
 }
 
+func TestTiming(t *testing.T) {
+	d := gputest.Open(t, gpu.Options{BatchSize: 3})
+	scale, add := pipeline(t, d, "scale", scaleKernel), pipeline(t, d, "add", addKernel)
+	const n = 1 << 20
+	x, y := floats(t, d, "x", make([]float32, n)), floats(t, d, "y", make([]float32, n))
+	err := d.StartTiming(7)
+	if errors.Is(err, gpu.ErrNoTimestamps) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, params := float32(1), scaleParams{n, 2}
+	for range 5 {
+		if err := errors.Join(d.Dispatch1D(add, n/64, gpu.Buf(y), gpu.UniformOf(&one)),
+			d.Dispatch1D(scale, 1, gpu.Buf(x), gpu.Buf(y), gpu.UniformOf(&params))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	times, err := d.StopTiming()
+	if err != nil || len(times) != 7 {
+		t.Fatalf("got %v, %v, want 7 times", times, err)
+	}
+	large, small := 0.0, 0.0
+	for i, k := range times {
+		if want := [...]string{"add", "scale"}[i%2]; k.Kernel != want || k.Nanoseconds < 0 || k.Nanoseconds > 1e11 {
+			t.Errorf("time %d is %+v, want one of %s", i, k, want)
+		}
+		if i%2 == 0 {
+			large += k.Nanoseconds / 4
+		} else {
+			small += k.Nanoseconds / 3
+		}
+	}
+	t.Logf("a million additions take %.0f ns, one workgroup %.0f ns", large, small)
+	if large <= small {
+		t.Errorf("a million additions take %.0f ns, one workgroup %.0f ns", large, small)
+	}
+	if v := read(t, d, y)[n-1]; v != 5 {
+		t.Errorf("y is %g, want 5", v)
+	}
+}
+
 func TestWorkgroupsAboveTheLimits(t *testing.T) {
 	d := gputest.Open(t, gpu.Options{ForceDefaultLimits: true})
 	for name, c := range map[string]struct {

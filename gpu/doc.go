@@ -28,6 +28,7 @@
 //
 //	(*Device).Submit() error    hand what was recorded to the GPU
 //	(*Device).Wait() error      Submit, then wait until it is done
+//	(*Device).StartTiming(n) error, StopTiming() ([]KernelTime, error)
 //	(*Device).Info(), Limits(), Features(), Notice(), Memory(), Lost(), Close()
 //	(*Device).LoadCache(name, &v) bool, SaveCache(name, v) error
 //

@@ -37,6 +37,11 @@ type driver interface {
 	submit() error
 	wait() error
 
+	// startTiming makes the next n dispatches note when they start and end;
+	// stopTiming waits and returns these times in nanoseconds, in pairs.
+	startTiming(n int) error
+	stopTiming() ([]float64, error)
+
 	// pending is the number of the batch now being recorded (a resource used
 	// now may be freed once done reaches it); done that of the last finished.
 	pending() uint64

@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -65,6 +66,10 @@ func (f *fakeDriver) pending() uint64 {
 		return f.batch + 1
 	}
 	return f.batch
+}
+func (f *fakeDriver) startTiming(int) error { return f.do("startTiming") }
+func (f *fakeDriver) stopTiming() ([]float64, error) {
+	return []float64{10, 30, 15, 70}, f.do("stopTiming")
 }
 func (f *fakeDriver) done() uint64 { return f.batch }
 func (f *fakeDriver) close()       {}
@@ -230,6 +235,30 @@ func TestSamePipelineForSameSource(t *testing.T) {
 	var s *ShaderError
 	if !errors.As(err, &s) || s.Line != 3 || !strings.Contains(s.Excerpt, "let x = y;") {
 		t.Errorf("got %v, want a ShaderError of line 3", err)
+	}
+}
+
+// The second dispatch was noted as started before the first ended.
+func TestTimesDoNotOverlap(t *testing.T) {
+	d, f := fakeDevice()
+	b, _ := d.NewBuffer("b", 4)
+	p, err := d.NewPipeline("k", fakeKernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.StartTiming(2), d.Dispatch(p, 1, 1, 1, Buf(b)), d.Dispatch(p, 1, 1, 1, Buf(b)), d.Dispatch(p, 1, 1, 1, Buf(b))); err != nil {
+		t.Fatal(err)
+	}
+	times, err := d.StopTiming()
+	if want := []KernelTime{{"k", 20}, {"k", 40}}; err != nil || !slices.Equal(times, want) {
+		t.Errorf("got %v, %v, want %v", times, err, want)
+	}
+	f.fail["startTiming"] = ErrNoTimestamps
+	if err := d.StartTiming(1); !errors.Is(err, ErrNoTimestamps) {
+		t.Errorf("got %v, want ErrNoTimestamps", err)
+	}
+	if _, err := d.StopTiming(); !errors.Is(err, ErrValidation) {
+		t.Errorf("StopTiming alone: got %v, want ErrValidation", err)
 	}
 }
 

@@ -132,6 +132,8 @@ type jsDriver struct {
 	onVerdict js.Func
 	handlers  []js.Func
 
+	timing *jsTiming // nil when not timing
+
 	scratch  js.Value // Uint8Array of chunkBytes for uploads
 	written  int      // bytes uploaded since the last wait
 	down     js.Value // staging buffer for downloads
@@ -146,7 +148,7 @@ func openDriver(a adapter, l Limits) (driver, error) {
 		return nil, fmt.Errorf("%w: the browser no longer offers it: %s", ErrNoAdapter, reason(err))
 	}
 	var features []any
-	for _, name := range []string{"shader-f16", "subgroups"} {
+	for _, name := range []string{"shader-f16", "subgroups", "timestamp-query"} {
 		if got.Get("features").Call("has", name).Bool() {
 			features = append(features, name)
 		}

@@ -126,7 +126,7 @@ func (d *jsDriver) begin() {
 func (d *jsDriver) beginPass() {
 	if d.pass.IsUndefined() {
 		d.begin()
-		d.pass = d.encoder.Call("beginComputePass", map[string]any{"label": labelOfTezgah})
+		d.pass = d.encoder.Call("beginComputePass", d.timedPass())
 		d.lastPipeline, d.lastGroup = nil, nil
 	}
 }
@@ -150,6 +150,7 @@ func (d *jsDriver) dispatch(pipeline, group any, x, y, z uint32) error {
 		d.lastGroup = g
 	}
 	d.pass.Call("dispatchWorkgroups", x, y, z)
+	d.afterTimed()
 	return nil
 }
 

@@ -129,6 +129,8 @@ type halDriver struct {
 	finished uint64
 	flying   []flight
 
+	timing *halTiming // nil when not timing
+
 	up    []*chunk // staging for uploads
 	down  *chunk   // staging for downloads
 	zeros hal.Buffer

@@ -55,7 +55,7 @@ func (h *halDriver) beginPass() error {
 	if err := h.begin(); err != nil {
 		return err
 	}
-	h.pass = h.enc.BeginComputePass(&hal.ComputePassDescriptor{Label: "tezgah"})
+	h.pass = h.enc.BeginComputePass(h.timedPass())
 	h.lastPipeline, h.lastGroup = nil, nil
 	return nil
 }
@@ -82,6 +82,7 @@ func (h *halDriver) dispatch(pipeline, group any, x, y, z uint32) error {
 		h.lastGroup = g
 	}
 	h.pass.Dispatch(x, y, z)
+	h.afterTimed()
 	return nil
 }
 
