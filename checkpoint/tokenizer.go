@@ -89,12 +89,15 @@ func parseMerges(raw json.RawMessage) ([]string, error) {
 		}
 		return old, nil
 	}
-	var pairs [][2]string
+	var pairs [][]string
 	if err := json.Unmarshal(raw, &pairs); err != nil {
 		return nil, fmt.Errorf("tokenizer.json: merges: %w", err)
 	}
 	merges := make([]string, len(pairs))
 	for i, p := range pairs {
+		if len(p) != 2 {
+			return nil, fmt.Errorf("tokenizer.json: merge %q is not two tokens", p)
+		}
 		if strings.ContainsRune(p[0]+p[1], ' ') {
 			return nil, fmt.Errorf("tokenizer.json: merge %q has a space in a token: the tokenizer is not byte-level", p)
 		}
