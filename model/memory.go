@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"tezgah/op"
@@ -124,7 +125,7 @@ func (m *memory) i32(label string, dims ...int) op.Tensor { return m.tensor(labe
 func (m *memory) tensor(label string, t tensor.DType, dims []int) op.Tensor {
 	n := 1
 	for _, d := range dims {
-		if d > 0 && n > (1<<46)/d {
+		if d > 0 && n > math.MaxInt/8/d {
 			m.fail("buffer %s %v is absurdly large: use a smaller batch, context or model", label, dims)
 			return op.Of(plannedBuffer{label, t, 0}, 0, dims...)
 		}
