@@ -126,11 +126,3 @@ func (k Kernels) packCopy(dst []float32, width, panels int, src []float32, ld, k
 		packCopyPortable(dst, width, panels, src, ld, kc)
 	}
 }
-
-func (k Kernels) gemvNN(m, n, kk int, x []float32, ldx int, w []float32, ldw int, y []float32, ldy int) {
-	gemvNNPortable(m, n, kk, x, ldx, w, ldw, y, ldy)
-}
-
-func (k Kernels) gemvNT(m, n, kk int, x []float32, ldx int, w []float32, ldw int, y []float32, ldy int, accumulate bool) {
-	gemvNTPortable(m, n, kk, x, ldx, w, ldw, y, ldy, accumulate)
-}

@@ -1,3 +1,5 @@
+//go:build !amd64
+
 package kern
 
 // Without assembly every kernel is its portable form.

@@ -126,13 +126,17 @@ func (k Kernels) tileTo(ws *Workspace, mr, nr, kc int, a []float32, rsa, csa int
 	}
 	k.micro(rows, kc, a, rsa, csa, b, ldb, ws.tile[:], t.nr, false)
 	for i := 0; i < mr; i++ {
-		dst, src := c[i*ldc:][:nr], ws.tile[i*t.nr:][:nr]
-		if !accumulate {
-			copy(dst, src)
-			continue
-		}
-		for x, v := range src {
-			dst[x] += v
-		}
+		put(c[i*ldc:][:nr], ws.tile[i*t.nr:], accumulate)
+	}
+}
+
+// put writes or adds the first values of src to dst.
+func put(dst, src []float32, accumulate bool) {
+	if !accumulate {
+		copy(dst, src)
+		return
+	}
+	for i := range dst {
+		dst[i] += src[i]
 	}
 }

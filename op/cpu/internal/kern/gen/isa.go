@@ -167,10 +167,54 @@ func (s *isa) keep(v V, k mask) V {
 	return r
 }
 
-// The arithmetic below returns a new register, except for the methods that end in To.
+// konst is a constant in memory, repeated over a vector. AVX-512 instructions read one word of it and
+// broadcast it themselves, which never straddles a cache line.
+type konst struct{ operand.Mem }
 
-func (s *isa) mul(a operand.Op, b V) V { r := s.vec(); s.VMULPS(a, b, r); return r }
-func (s *isa) add(a operand.Op, b V) V { r := s.vec(); s.VADDPS(a, b, r); return r }
+// The arithmetic below returns a new register, except for the methods that end in To. The first
+// operand of mul, add, and, xor, addMulTo and subMulTo may be a konst.
+
+func (s *isa) op3(plain, bcast func(...operand.Op), a operand.Op, b, r V) {
+	if k, ok := a.(konst); ok {
+		if s.wide() {
+			bcast(k.Mem, b, r)
+			return
+		}
+		a = k.Mem
+	}
+	plain(a, b, r)
+}
+
+func (s *isa) mul(a operand.Op, b V) V {
+	r := s.vec()
+	s.op3(s.VMULPS, s.VMULPS_BCST, a, b, r)
+	return r
+}
+func (s *isa) add(a operand.Op, b V) V {
+	r := s.vec()
+	s.op3(s.VADDPS, s.VADDPS_BCST, a, b, r)
+	return r
+}
+func (s *isa) and(a operand.Op, b V) V {
+	r := s.vec()
+	s.op3(s.VANDPS, s.VANDPS_BCST, a, b, r)
+	return r
+}
+func (s *isa) xor(a operand.Op, b V) V {
+	r := s.vec()
+	s.op3(s.VXORPS, s.VXORPS_BCST, a, b, r)
+	return r
+}
+
+// addMulTo sets acc += a·b, and subMulTo acc −= a·b, rounding once.
+func (s *isa) addMulTo(acc V, a operand.Op, b V) { s.op3(s.VFMADD231PS, s.VFMADD231PS_BCST, a, b, acc) }
+func (s *isa) subMulTo(acc V, a operand.Op, b V) {
+	s.op3(s.VFNMADD231PS, s.VFNMADD231PS_BCST, a, b, acc)
+}
+
+// mulAddTo sets p = p·x + c, and mulSubTo p = p·x − c, rounding once.
+func (s *isa) mulAddTo(p V, x V, c operand.Op) { s.op3(s.VFMADD213PS, s.VFMADD213PS_BCST, c, x, p) }
+func (s *isa) mulSubTo(p V, x V, c operand.Op) { s.op3(s.VFMSUB213PS, s.VFMSUB213PS_BCST, c, x, p) }
 
 // sub returns a − b.
 func (s *isa) sub(a V, b operand.Op) V { r := s.vec(); s.VSUBPS(b, a, r); return r }
@@ -180,13 +224,10 @@ func (s *isa) div(a V, b operand.Op) V { r := s.vec(); s.VDIVPS(b, a, r); return
 
 func (s *isa) sqrt(a V) V { r := s.vec(); s.VSQRTPS(a, r); return r }
 
-// and, andNot and xor work on bits; andNot is ^a & b.
-func (s *isa) and(a operand.Op, b V) V { r := s.vec(); s.VANDPS(a, b, r); return r }
-func (s *isa) xor(a operand.Op, b V) V { r := s.vec(); s.VXORPS(a, b, r); return r }
+func (s *isa) copy(a V) V { r := s.vec(); s.VMOVAPS(a, r); return r }
 
-// addMulTo sets acc += a·b, and subMulTo acc −= a·b, rounding once.
-func (s *isa) addMulTo(acc V, a operand.Op, b V) { s.VFMADD231PS(a, b, acc) }
-func (s *isa) subMulTo(acc V, a operand.Op, b V) { s.VFNMADD231PS(a, b, acc) }
+// value loads a constant into a register.
+func (s *isa) value(k konst) V { return s.bcast(k.Mem) }
 
 // at is the address base + 4·index + 4·floats.
 func at(base, index G, floats int) operand.Mem {
@@ -256,14 +297,14 @@ func (k *constants) emit(c *build.Context) {
 	}
 }
 
-// f32 is a float constant repeated over a vector, as a memory operand.
-func (s *isa) f32(x float64) operand.Mem { return s.u32(math.Float32bits(float32(x))) }
+// f32 is a float constant.
+func (s *isa) f32(x float64) konst { return s.u32(math.Float32bits(float32(x))) }
 
-// u32 is a word repeated over a vector, as a memory operand.
-func (s *isa) u32(bits uint32) operand.Mem {
+// u32 is a constant given by its bits.
+func (s *isa) u32(bits uint32) konst {
 	words := make([]uint32, 16)
 	for i := range words {
 		words[i] = bits
 	}
-	return s.consts.ref(fmt.Sprintf("c%08x", bits), words)
+	return konst{s.consts.ref(fmt.Sprintf("c%08x", bits), words)}
 }

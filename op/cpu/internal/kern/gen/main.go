@@ -23,6 +23,10 @@ var files = []struct {
 	emit func(c *build.Context)
 }{
 	{"asm_gemm", emitGemm},
+	{"asm_gemv", emitGemv},
+	{"asm_vec", emitVec},
+	{"asm_reduce", emitReduce},
+	{"asm_optim", emitOptim},
 }
 
 func main() {
