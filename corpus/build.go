@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -183,8 +184,21 @@ func (b *builder) prepare() error {
 		}
 		b.notice("starting again, the interrupted build can't be used: %v", err)
 	}
+	if old != nil {
+		b.removePartials(old)
+	}
 	b.journal = journal{Version: journalVersion, Fingerprint: print}
 	return b.newOutputs()
+}
+
+// removePartials removes the files and the journal of an interrupted build that is discarded.
+func (b *builder) removePartials(old *journal) {
+	for _, s := range slices.Concat(old.Train, old.Val) {
+		path := filepath.Join(filepath.Dir(b.opt.Out), filepath.Base(s.Name))
+		os.Remove(path + partialSuffix)
+		os.Remove(path + ".docs" + partialSuffix)
+	}
+	os.Remove(b.journalPath())
 }
 
 func (b *builder) newOutputs() error {

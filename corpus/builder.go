@@ -31,12 +31,14 @@ func (b *builder) encode(ctx context.Context) error {
 
 // job writes the records of one job.
 func (b *builder) job(j *job) error {
+	news := false
 	for i := range j.records {
 		rec, r := &j.records[i], &j.results[i]
 		if rec.replay {
 			b.replay(rec, r)
 			continue
 		}
+		news = true
 		if err := b.record(rec, r, j.tokens[r.start:r.end]); err != nil {
 			return err
 		}
@@ -44,7 +46,7 @@ func (b *builder) job(j *job) error {
 		b.journal.Position = position{rec.file, rec.ordinal + 1}
 		b.journal.Stats.BytesRead = b.stream.read.Load()
 	}
-	if b.opt.written != nil {
+	if news && b.opt.written != nil {
 		if err := b.opt.written(); err != nil {
 			return err
 		}
@@ -246,6 +248,10 @@ func (b *builder) progress(done bool) {
 	for _, o := range b.outputs() {
 		tokens, _, _ := o.totals()
 		p.Tokens += tokens
+	}
+	if done {
+		p.BytesTotal = max(p.BytesTotal, p.BytesRead) // of a parquet file only one column is read
+		p.BytesRead = p.BytesTotal
 	}
 	if here := p.BytesRead - b.readBefore; here > 0 && p.BytesTotal > p.BytesRead && !done {
 		p.ETA = time.Duration(float64(p.Elapsed) * float64(p.BytesTotal-p.BytesRead) / float64(here))

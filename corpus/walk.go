@@ -94,10 +94,14 @@ func recordText(rec *record, buf []byte, in *input, opt *InputOptions) ([]byte, 
 func (s *WalkStats) count(rec *record, textBytes int, err error, skipBad bool) error {
 	switch {
 	case err != nil:
-		s.Bad++
+		var bad *BadInputError
+		if !errors.As(err, &bad) {
+			return err
+		}
 		if !skipBad {
 			return fmt.Errorf("%w (--skip-bad skips broken records)", err)
 		}
+		s.Bad++
 	case rec.kind == kindStart:
 		s.Files++
 	case rec.kind == kindBinary:
