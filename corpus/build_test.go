@@ -360,7 +360,7 @@ func TestBuildRefusals(t *testing.T) {
 		"-1 threads":              {Input: text, Tokenizer: narrow, Out: dir + "/o.bin", Threads: -1},
 		"no input":                {Tokenizer: narrow, Out: dir + "/o.bin"},
 		"no text in":              {Input: InputOptions{Paths: []string{src + "/empty.txt"}}, Tokenizer: narrow, Out: dir + "/o.bin"},
-		"b.jsonl:2: ":             {Input: InputOptions{Paths: []string{src + "/b.jsonl"}}, Tokenizer: narrow, Out: dir + "/o.bin"},
+		"b.jsonl:2: ":             {Input: InputOptions{Paths: []string{src + "/b.jsonl"}}, Tokenizer: narrow, Out: dir + "/kept2.bin"},
 		"below its vocabulary":    {Input: InputOptions{Paths: []string{src + "/nul"}}, Tokenizer: byteTokenizer{base: -1, vocab: 256}, Out: dir + "/o.bin"},
 		"standard input: format":  {Input: InputOptions{Paths: []string{"-"}, StdinFormat: "x"}, Tokenizer: narrow, Out: dir + "/o.bin"},
 		"2 documents are kept in": {Input: InputOptions{Paths: []string{src}}, Tokenizer: narrow, Out: dir + "/kept.bin"},
@@ -371,7 +371,7 @@ func TestBuildRefusals(t *testing.T) {
 		}
 	}
 	for name := range contents(t, dir) {
-		if !strings.HasPrefix(name, "kept.bin") {
+		if !strings.HasPrefix(name, "kept") {
 			t.Errorf("left over: %s", name)
 		}
 	}
