@@ -6,89 +6,125 @@ import (
 )
 
 // wordCache remembers the ids of recent pre-tokens. Natural text repeats a few thousand words most of the time, so that
-// nearly every pre-token costs one look-up instead of its merges. The table has a fixed size (4 MiB) and is two-way
-// set-associative with the newer entry first: memory is bounded and nothing needs to be cleared.
+// most pre-tokens cost one look-up instead of their merges. Its two tables have a fixed size, so memory is bounded and
+// nothing is ever cleared: one for short words, in which a set of two entries fills one cache line of 64 bytes, and one
+// for the rest. Both are two-way set-associative with the newer entry first.
 type wordCache struct {
-	sets []cacheSet
+	short []shortSet
+	long  []longSet
 }
 
 const (
-	maxCachedBytes = 31 // longest pre-token that is cached
+	maxShortBytes  = 15 // longest pre-token in the short table
+	maxShortIDs    = 3
+	maxCachedBytes = 31 // longest pre-token in the long table
 	maxCachedIDs   = 7
-	smallSets      = 1 << 8  // for calls with little text
-	largeSets      = 1 << 15 // 128 bytes each
-	smallText      = 1 << 12 // bytes; beyond it the large table pays
+
+	smallText           = 1 << 12 // bytes; for less text the small tables do
+	smallSets           = 1 << 6
+	shortSets, longSets = 1 << 15, 1 << 13 // 2 MiB and 1 MiB
 )
 
 // wordKey is a pre-token of at most 31 bytes, padded with zeros, and its length in the last byte.
 type wordKey [4]uint64
 
-// cacheEntry fills one cache line of 64 bytes.
-type cacheEntry struct {
+// shortKey is a pre-token of at most 15 bytes, padded with zeros, and its length in the last byte.
+type shortKey [2]uint64
+
+type shortEntry struct {
+	key   shortKey
+	ids   [maxShortIDs]int32
+	count uint32
+}
+
+type longEntry struct {
 	key   wordKey
 	ids   [maxCachedIDs]int32
 	count uint32
 }
 
-type cacheSet [2]cacheEntry
+type (
+	shortSet [2]shortEntry
+	longSet  [2]longEntry
+)
 
-// ready makes the table, or a larger one, for a text of n bytes.
+// ready makes the tables, or larger ones, for a text of n bytes.
 func (c *wordCache) ready(n int) {
-	want := smallSets
+	short, long := smallSets, smallSets
 	if n > smallText {
-		want = largeSets
+		short, long = shortSets, longSets
 	}
-	if len(c.sets) < want {
-		c.sets = make([]cacheSet, want)
+	if len(c.short) < short {
+		c.short, c.long = make([]shortSet, short), make([]longSet, long)
 	}
 }
 
-// wordKeyOf makes the key of text[i:end], which has 1 to 31 bytes.
-func wordKeyOf(text []byte, i, end int) wordKey {
-	var key wordKey
-	n := end - i
-	if i+32 <= len(text) {
-		// Read 32 bytes at once and cut off what lies behind the word; far cheaper than copying n bytes.
-		b := (*[32]byte)(text[i:])
-		key[0] = binary.LittleEndian.Uint64(b[0:]) & lowBytes(n)
-		if n > 8 {
-			key[1] = binary.LittleEndian.Uint64(b[8:]) & lowBytes(n-8)
-			if n > 16 {
-				key[2] = binary.LittleEndian.Uint64(b[16:]) & lowBytes(n-16)
-				if n > 24 {
-					key[3] = binary.LittleEndian.Uint64(b[24:]) & lowBytes(n-24)
-				}
-			}
-		}
-	} else {
+// lowBytes[n] keeps the first n of 32 bytes that were read as four words.
+var lowBytes = func() (masks [33]wordKey) {
+	for n := range masks {
 		var b [32]byte
-		copy(b[:], text[i:end])
-		for w := range key {
-			key[w] = binary.LittleEndian.Uint64(b[8*w:])
+		for i := range n {
+			b[i] = 0xff
+		}
+		for w := range masks[n] {
+			masks[n][w] = binary.LittleEndian.Uint64(b[8*w:])
 		}
 	}
-	key[3] |= uint64(n) << 56
+	return masks
+}()
+
+// shortKeyOf makes the key of text[i:end], which has 1 to 15 bytes.
+func shortKeyOf(text []byte, i, end int) shortKey {
+	n := uint(end-i) % 16
+	if i+16 > len(text) {
+		var b [16]byte
+		copy(b[:], text[i:end])
+		return shortKey{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:]) | uint64(n)<<56}
+	}
+	b, mask := (*[16]byte)(text[i:]), &lowBytes[n]
+	return shortKey{binary.LittleEndian.Uint64(b[:]) & mask[0],
+		binary.LittleEndian.Uint64(b[8:])&mask[1] | uint64(n)<<56}
+}
+
+// longKeyOf makes the key of text[i:end], which has 1 to 31 bytes.
+func longKeyOf(text []byte, i, end int) (key wordKey) {
+	var b [32]byte
+	copy(b[:], text[i:end])
+	b[31] = byte(end - i)
+	for w := range key {
+		key[w] = binary.LittleEndian.Uint64(b[8*w:])
+	}
 	return key
 }
 
-// lowBytes is a mask of the lowest n bytes, of all for n ≥ 8; n must be positive.
-func lowBytes(n int) uint64 {
-	if n >= 8 {
-		return ^uint64(0)
-	}
-	return 1<<(8*uint(n)) - 1
+// mix multiplies two words into 128 bits and folds them (as in wyhash).
+func mix(a, b uint64) uint64 {
+	high, low := bits.Mul64(a^0xa0761d6478bd642f, b^0xe7037ed1a0b428db)
+	return high ^ low
 }
 
-// slot returns the set in which key belongs. The hash multiplies pairs of words into 128 bits (as in wyhash).
-func (c *wordCache) slot(key *wordKey) *cacheSet {
-	h1, l1 := bits.Mul64(key[0]^0xa0761d6478bd642f, key[1]^0xe7037ed1a0b428db)
-	h2, l2 := bits.Mul64(key[2]^0x8ebc6af09c88c6e3, key[3]^0x589965cc75374cc3)
-	h := (h1 ^ l1 ^ h2 ^ l2) * 0x9e3779b97f4a7c15
-	return &c.sets[h>>32&uint64(len(c.sets)-1)]
+// shortSet returns the set to which key belongs.
+func (c *wordCache) shortSet(key shortKey) *shortSet {
+	return &c.short[mix(key[0], key[1])&uint64(len(c.short)-1)]
+}
+
+// longSet returns the set to which key belongs.
+func (c *wordCache) longSet(key *wordKey) *longSet {
+	return &c.long[mix(mix(key[0], key[1]), mix(key[2], key[3]))&uint64(len(c.long)-1)]
 }
 
 // find returns the entry of key, or nil.
-func (s *cacheSet) find(key *wordKey) *cacheEntry {
+func (s *shortSet) find(key shortKey) *shortEntry {
+	if s[0].key == key {
+		return &s[0]
+	}
+	if s[1].key == key {
+		return &s[1]
+	}
+	return nil
+}
+
+func (s *longSet) find(key *wordKey) *longEntry {
 	if s[0].key == *key {
 		return &s[0]
 	}
@@ -98,13 +134,15 @@ func (s *cacheSet) find(key *wordKey) *cacheEntry {
 	return nil
 }
 
-// put enters key in first place and moves the entry that was there to the second. Words of more ids than fit are left out.
-func (s *cacheSet) put(key *wordKey, ids []int32) {
-	if len(ids) > maxCachedIDs {
-		return
-	}
+// put enters key in first place and moves the entry that was there to the second. ids must fit.
+func (s *shortSet) put(key shortKey, ids []int32) {
 	s[1] = s[0]
-	s[0].key = *key
-	s[0].count = uint32(len(ids))
+	s[0].key, s[0].count = key, uint32(len(ids))
+	copy(s[0].ids[:], ids)
+}
+
+func (s *longSet) put(key *wordKey, ids []int32) {
+	s[1] = s[0]
+	s[0].key, s[0].count = *key, uint32(len(ids))
 	copy(s[0].ids[:], ids)
 }

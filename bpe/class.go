@@ -1,6 +1,10 @@
 package bpe
 
-import "unicode/utf8"
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
 
 // class says what the pre-token patterns need to know about one code point.
 type class uint8
@@ -75,4 +79,34 @@ func skip(text []byte, i int, c class) int {
 		i += n
 	}
 	return i
+}
+
+// skipLetters is skip for letters, eight bytes at a time while they are ASCII.
+func skipLetters(text []byte, i int) int {
+	for i+8 <= len(text) {
+		n := asciiLetters(binary.LittleEndian.Uint64(text[i:]))
+		i += n
+		if n == 8 {
+			continue
+		}
+		if text[i] < utf8.RuneSelf {
+			return i
+		}
+		c, width := wideClassAt(text, i)
+		if c != classLetter {
+			return i
+		}
+		i += width
+	}
+	return skip(text, i, classLetter)
+}
+
+// asciiLetters returns how many of the eight bytes of w, from the lowest on, are ASCII letters.
+func asciiLetters(w uint64) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	lower := w&^high | ones*0x20        // without the high bits no sum below carries into the next byte
+	fromA := lower + ones*(0x80-'a')    // the high bit says ≥ 'a'
+	afterZ := lower + ones*(0x80-'z'-1) // the high bit says > 'z'
+	other := (^fromA | afterZ | w) & high
+	return bits.TrailingZeros64(other) >> 3 // 64 >> 3 when there is none
 }

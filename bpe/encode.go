@@ -62,20 +62,43 @@ func (t *Tokenizer) encode(e *encoder, dst []int32, text []byte) []int32 {
 	e.cache.ready(len(text))
 	for i := 0; i < len(text); {
 		end := t.rules.next(text, i)
-		if end-i > maxCachedBytes {
-			dst = t.mergeWord(dst, text[i:end], &e.long)
+		if end-i > maxShortBytes {
+			dst = t.encodeLong(e, dst, text, i, end)
+			i = end
+			continue
+		}
+		key := shortKeyOf(text, i, end)
+		set := e.cache.shortSet(key)
+		if found := set.find(key); found != nil {
+			// Appending all places and cutting off the unused ones is cheaper than a copy of varying length.
+			n := len(dst) + int(found.count)
+			dst = append(dst, found.ids[0], found.ids[1], found.ids[2])[:n]
 		} else {
-			key := wordKeyOf(text, i, end)
-			slot := e.cache.slot(&key)
-			if found := slot.find(&key); found != nil {
-				dst = append(dst, found.ids[:found.count]...)
-			} else {
-				start := len(dst)
-				dst = t.mergeWord(dst, text[i:end], &e.long)
-				slot.put(&key, dst[start:])
+			start := len(dst)
+			dst = t.encodeLong(e, dst, text, i, end)
+			if len(dst)-start <= maxShortIDs {
+				set.put(key, dst[start:])
 			}
 		}
 		i = end
+	}
+	return dst
+}
+
+// encodeLong appends the ids of one pre-token that the table for short words does not have.
+func (t *Tokenizer) encodeLong(e *encoder, dst []int32, text []byte, i, end int) []int32 {
+	if end-i > maxCachedBytes {
+		return t.mergeWord(dst, text[i:end], &e.long)
+	}
+	key := longKeyOf(text, i, end)
+	set := e.cache.longSet(&key)
+	if found := set.find(&key); found != nil {
+		return append(dst, found.ids[:found.count]...)
+	}
+	start := len(dst)
+	dst = t.mergeWord(dst, text[i:end], &e.long)
+	if n := len(dst) - start; n <= maxCachedIDs && (n > maxShortIDs || end-i > maxShortBytes) {
+		set.put(&key, dst[start:])
 	}
 	return dst
 }

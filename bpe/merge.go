@@ -27,7 +27,7 @@ func (t *Tokenizer) mergeShort(dst []int32, word []byte) []int32 {
 		syms[i] = t.byteID[b]
 	}
 	for i := 0; i+1 < n; i++ {
-		ranks[i] = t.ranks.rank(syms[i], syms[i+1])
+		ranks[i] = t.byteRank[word[i]][word[i+1]]
 	}
 	for n > 1 {
 		best, at := noRank, 0

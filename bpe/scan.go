@@ -20,7 +20,7 @@ func (r *rules) nextLlama3(text []byte, i int) int {
 	j := i + n
 	switch c {
 	case classLetter:
-		return skip(text, j, classLetter)
+		return skipLetters(text, j)
 	case classNumber:
 		return skipDigits(text, j, r.digits-1)
 	case classNewline:
@@ -37,7 +37,7 @@ func (r *rules) nextLlama3(text []byte, i int) int {
 	}
 	switch {
 	case width > 0 && follow == classLetter:
-		return skip(text, j+width, classLetter)
+		return skipLetters(text, j+width)
 	case c == classOther:
 		return skip(text, skip(text, j, classOther), classNewline)
 	case width > 0 && follow == classOther && text[i] == ' ':
@@ -59,9 +59,15 @@ func (r *rules) nextGPT2(text []byte, i int) int {
 	j := i + n
 	if text[i] == ' ' && j < len(text) {
 		follow, width := classAt(text, j)
+		if follow == classLetter {
+			return skipLetters(text, j+width)
+		}
 		if follow < classSpace {
 			return skip(text, j+width, follow)
 		}
+	}
+	if c == classLetter {
+		return skipLetters(text, j)
 	}
 	if c < classSpace {
 		return skip(text, j, c)

@@ -18,7 +18,8 @@ type Tokenizer struct {
 	mergedID []int32    // by rank: the id of the result
 	ranks    rankTable
 	byteID   [256]int32
-	wordID   map[string]int32 // bytes → id, for ignoreMerges only
+	byteRank *[256][256]uint32 // rank of the merge of two bytes
+	wordID   map[string]int32  // bytes → id, for ignoreMerges only
 
 	tokens   [][]byte // by id: the bytes it stands for; nil for an unused id
 	tokenLen []uint32 // by id: len(tokens[id])
@@ -141,6 +142,12 @@ func (t *Tokenizer) setMerges(d *definition) error {
 		}
 	}
 	t.ranks = newRankTable(t.merges)
+	t.byteRank = new([256][256]uint32)
+	for a := range t.byteRank {
+		for b := range t.byteRank[a] {
+			t.byteRank[a][b] = t.ranks.rank(t.byteID[a], t.byteID[b])
+		}
+	}
 	t.tokenLen = make([]uint32, len(t.tokens))
 	for id, token := range t.tokens {
 		t.tokenLen[id] = uint32(len(token))
