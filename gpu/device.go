@@ -50,7 +50,8 @@ type Device struct {
 	garbage   []garbage
 
 	batchSize int
-	recorded  int // dispatches since the last submit
+	recorded  int    // dispatches since the last hand-over
+	handed    uint64 // hand-overs
 	entries   []driverRange
 	timing    *timing // nil when not timing
 }

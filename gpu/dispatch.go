@@ -85,13 +85,19 @@ func (d *Device) Dispatch(p *Pipeline, x, y, z uint32, args ...Binding) (err err
 	return nil
 }
 
+// handOver counts a hand-over of recorded work.
+func (d *Device) handOver() {
+	d.recorded = 0
+	d.handed++
+}
+
 // Submit hands all that is recorded to the GPU and does not wait.
 func (d *Device) Submit() (err error) {
 	if err := d.use("submit"); err != nil {
 		return err
 	}
 	defer rescue("submit", &err)
-	d.recorded = 0
+	d.handOver()
 	if err := d.drv.submit(); err != nil {
 		return d.failed("submit", err)
 	}
@@ -105,7 +111,7 @@ func (d *Device) Wait() (err error) {
 		return err
 	}
 	defer rescue("wait", &err)
-	d.recorded = 0
+	d.handOver()
 	if err := d.drv.wait(); err != nil {
 		return d.failed("wait", err)
 	}

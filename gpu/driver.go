@@ -25,8 +25,8 @@ type driver interface {
 	clear(buffer any, offset, n uint64) error
 
 	// upload copies data (a multiple of 4 bytes) into the buffer before it
-	// returns. fresh says that nothing recorded or running uses this range, so
-	// the driver need not order it after earlier work.
+	// returns. fresh says that nothing recorded and not submitted uses this
+	// range, so that the driver need not submit first.
 	upload(buffer any, offset uint64, data []byte, fresh bool) error
 
 	// download hands over what is recorded, waits, and fills every dst.

@@ -26,7 +26,13 @@ const (
 	labelOfTezgah = "tezgah"
 )
 
-type jsPipeline struct{ pipeline, slots js.Value }
+// jsPipeline is a pipeline and the description of its bind groups, which is
+// filled anew for each: making the objects costs ten times as much.
+type jsPipeline struct {
+	pipeline  js.Value
+	group     js.Value   // GPUBindGroupDescriptor
+	resources []js.Value // the GPUBufferBindings in it
+}
 
 type jsGroup struct{ group js.Value }
 
@@ -74,7 +80,19 @@ func (d *jsDriver) newPipeline(label, source, entry string, slots []Slot) (any, 
 	case err != nil:
 		return nil, newShaderError(label, d.name, source, err.Error())
 	}
-	return &jsPipeline{p, layout}, nil
+	return describeGroup(label, p, layout, len(slots)), nil
+}
+
+// describeGroup makes the description of bind groups with n buffers.
+func describeGroup(label string, pipeline, layout js.Value, n int) *jsPipeline {
+	p := &jsPipeline{pipeline: pipeline, resources: make([]js.Value, n)}
+	entries := make([]any, n)
+	for i := range entries {
+		p.resources[i] = js.ValueOf(map[string]any{})
+		entries[i] = map[string]any{"binding": i, "resource": p.resources[i]}
+	}
+	p.group = js.ValueOf(map[string]any{"label": label, "layout": layout, "entries": entries})
+	return p
 }
 
 // shaderError asks the browser for the compiler's first message.
@@ -104,16 +122,14 @@ func jsLayoutType(k SlotKind) string {
 func (d *jsDriver) freePipeline(any) {}
 func (d *jsDriver) freeGroup(any)    {}
 
-func (d *jsDriver) newGroup(label string, pipeline any, ranges []driverRange) (any, error) {
-	entries := make([]any, len(ranges))
+func (d *jsDriver) newGroup(_ string, pipeline any, ranges []driverRange) (any, error) {
+	p := pipeline.(*jsPipeline)
 	for i, r := range ranges {
-		entries[i] = map[string]any{"binding": i, "resource": map[string]any{
-			"buffer": r.buffer.(js.Value), "offset": float64(r.offset), "size": float64(r.size),
-		}}
+		p.resources[i].Set("buffer", r.buffer.(js.Value))
+		p.resources[i].Set("offset", float64(r.offset))
+		p.resources[i].Set("size", float64(r.size))
 	}
-	return &jsGroup{d.device.Call("createBindGroup", map[string]any{
-		"label": label, "layout": pipeline.(*jsPipeline).slots, "entries": entries,
-	})}, nil
+	return &jsGroup{d.device.Call("createBindGroup", p.group)}, nil
 }
 
 // begin opens a command encoder if none is open.

@@ -52,7 +52,8 @@ func (d *Device) StopTiming() (times []KernelTime, err error) {
 	if t == nil {
 		return nil, invalid("timing: StopTiming without StartTiming")
 	}
-	d.timing, d.recorded = nil, 0
+	d.timing = nil
+	d.handOver()
 	stamps, err := d.drv.stopTiming()
 	if err != nil {
 		return nil, d.failed("timing", err)

@@ -13,6 +13,7 @@ type uniform struct {
 	page       *Buffer
 	offset     uint64
 	groups     map[*group]struct{} // cached bind groups that read it
+	handed     uint64              // Device.handed when it was last used
 	prev, next *uniform
 }
 
@@ -40,6 +41,7 @@ func (c *uniformCache) find(d *Device, contents []byte) (*uniform, error) {
 	n := copy(padded[:], contents)
 	if u, ok := c.byContents[string(padded[:(n+15)&^15])]; ok {
 		c.touch(u)
+		u.handed = d.handed
 		return u, nil
 	}
 	return c.add(d, contents)
@@ -71,6 +73,7 @@ func (c *uniformCache) add(d *Device, contents []byte) (*uniform, error) {
 	}
 	c.byContents[u.contents] = u
 	c.touch(u)
+	u.handed = d.handed
 	return u, nil
 }
 
@@ -83,7 +86,7 @@ func (c *uniformCache) place(d *Device) (u *uniform, fresh bool, err error) {
 			d.groups.drop(d, g)
 		}
 		delete(c.byContents, u.contents)
-		return u, false, nil
+		return u, u.handed < d.handed, nil
 	}
 	const perPage = uniformPageSize / uniformSlotSize
 	if c.used == len(c.pages)*perPage {
