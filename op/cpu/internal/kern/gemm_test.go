@@ -45,6 +45,7 @@ func (p *product) at(i, j, k int) (a, b float64) {
 // most (k+2)·eps·Σ|a·b| (Higham 2002, section 3.1), and one more rounding adds the old C.
 func (p *product) verify(t *testing.T, c, old []float32) {
 	t.Helper()
+	name := fmt.Sprintf("%s m %d n %d k %d", p.form, p.m, p.n, p.k)
 	for i := range p.m {
 		for j := range p.n {
 			var want, size float64
@@ -57,8 +58,7 @@ func (p *product) verify(t *testing.T, c, old []float32) {
 				want += float64(old[i*p.ldc+j])
 				size += math.Abs(float64(old[i*p.ldc+j]))
 			}
-			within(t, fmt.Sprintf("%s m %d n %d k %d", p.form, p.m, p.n, p.k), i*p.ldc+j,
-				float64(c[i*p.ldc+j]), want, float64(p.k+3)*eps32*size)
+			within(t, name, i*p.ldc+j, float64(c[i*p.ldc+j]), want, float64(p.k+3)*eps32*size)
 		}
 	}
 }

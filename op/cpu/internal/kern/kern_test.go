@@ -80,15 +80,10 @@ func newRand(t *testing.T, seed uint64) *rand.Rand {
 
 // within fails the test unless |got−want| ≤ bound, or both are the same NaN or infinity.
 func within(t *testing.T, what string, i int, got, want, bound float64) {
-	t.Helper()
-	switch {
-	case math.IsNaN(want):
-		if math.IsNaN(got) {
-			return
-		}
-	case got == want || math.Abs(got-want) <= bound:
+	if got == want || math.Abs(got-want) <= bound || math.IsNaN(want) && math.IsNaN(got) {
 		return
 	}
+	t.Helper()
 	t.Fatalf("%s: element %d is %.9g, want %.9g, off by %.3g with %.3g allowed", what, i, got, want, got-want, bound)
 }
 
