@@ -282,7 +282,7 @@ func TestStagger(t *testing.T) {
 	x := newRig(t, cpu.Options{Threads: 1})
 	seen := map[uintptr]bool{}
 	for range 8 {
-		v := x.alloc(tensor.F32, 1<<18)
+		v := x.alloc(tensor.F32, 1<<19)
 		at := uintptr(unsafe.Pointer(cpu.Address(v)))
 		if at%64 != 0 {
 			t.Errorf("buffer at %#x is not on a cache line", at)

@@ -15,11 +15,13 @@ type memory struct {
 	count     int // allocations so far, for the stagger
 }
 
-// buffer is ordinary Go memory. Of its views only the one of its type is set.
+// buffer is memory of this process. Of its views only the one of its type is
+// set.
 type buffer struct {
 	label string
 	typ   tensor.DType
 	n     int
+	pages []byte // to give back, when the memory is not the Go heap's
 	f32   []float32
 	f16   []uint16
 	i32   []int32
@@ -35,10 +37,10 @@ func (b *buffer) Label() string      { return b.label }
 // AdamW four to five times slower. So each large buffer starts one page and five
 // lines further into its first pages than the one before, going round after 31.
 const (
-	lineBytes      = 64
-	staggerBytes   = 4096 + 5*lineBytes
-	staggerRound   = 31
-	staggerMinimum = 1 << 18 // smaller buffers are only aligned to a line
+	lineBytes    = 64
+	staggerBytes = 4096 + 5*lineBytes
+	staggerRound = 31
+	largeBytes   = 1 << 21 // smaller buffers come from the Go heap, only aligned to a line
 )
 
 // Alloc makes a buffer of n zeroed elements of type F32, F16, I32 or I8. A
@@ -58,11 +60,11 @@ func (b *Backend) Alloc(label string, t tensor.DType, n int) (op.Buffer, error) 
 	if err := b.memory.fits(label, bytes); err != nil {
 		return nil, err
 	}
-	raw, err := b.memory.take(label, int(bytes))
+	buf := &buffer{label: label, typ: t, n: n}
+	raw, err := b.memory.take(buf, int(bytes))
 	if err != nil {
 		return nil, err
 	}
-	buf := &buffer{label: label, typ: t, n: n}
 	switch t {
 	case tensor.F32:
 		buf.f32 = tensor.View[float32](raw)
@@ -81,7 +83,7 @@ func (b *Backend) Alloc(label string, t tensor.DType, n int) (op.Buffer, error) 
 // fits compares what would be allocated then with what the machine can give.
 // Memory is counted here because the system counts a page only once touched.
 func (m *memory) fits(label string, bytes int64) error {
-	if bytes < staggerMinimum {
+	if bytes < largeBytes {
 		return nil
 	}
 	if free := m.free(); free > 0 && bytes > free {
@@ -100,16 +102,21 @@ func (m *memory) free() int64 {
 	return max(1, limit-m.now)
 }
 
-// take returns n zeroed bytes that start on a cache line, large ones staggered.
-func (m *memory) take(label string, n int) (raw []byte, err error) {
+// take returns n zeroed bytes that start on a cache line, large ones staggered
+// and in pages of their own where the system has them.
+func (m *memory) take(buf *buffer, n int) (raw []byte, err error) {
 	skip := 0
-	if n >= staggerMinimum {
+	if n >= largeBytes {
 		skip = m.count % staggerRound * staggerBytes
 		m.count++
+		buf.pages = mapPages(n + skip)
+	}
+	if buf.pages != nil {
+		return buf.pages[skip : skip+n : skip+n], nil
 	}
 	defer func() { // make panics, and can be caught, when the address space is too small
 		if recover() != nil {
-			raw, err = nil, fmt.Errorf("cpu: cannot allocate %s: %s are too much for this platform", label, gib(int64(n)))
+			raw, err = nil, fmt.Errorf("cpu: cannot allocate %s: %s are too much for this platform", buf.label, gib(int64(n)))
 		}
 	}()
 	all := make([]byte, n+skip+lineBytes)
@@ -119,10 +126,13 @@ func (m *memory) take(label string, n int) (raw []byte, err error) {
 }
 
 // Free gives a buffer back. It must not be used afterwards; freeing twice is
-// harmless.
+// harmless. A buffer that is never freed stays until the process ends.
 func (b *Backend) Free(x op.Buffer) {
 	buf := x.(*buffer)
 	b.memory.now -= int64(buf.n) * int64(buf.typ.Size())
+	if buf.pages != nil {
+		unmapPages(buf.pages)
+	}
 	*buf = buffer{label: buf.label, typ: buf.typ}
 }
 

@@ -176,6 +176,9 @@ func (s side) write(x *tens, v []float32) { op.WriteSlice(s.Runner, s.t(x), v) }
 func (e *env) run(calls func(s side)) {
 	e.alloc(e.ref, true)
 	e.alloc(e.dev, false)
+	if e.res.Err != nil {
+		return
+	}
 	calls(side{e.ref, true})
 	if err := e.ref.Err(); err != nil {
 		e.fail(fmt.Errorf("reference: %w", err))
@@ -322,8 +325,11 @@ func (e *env) exact(x *tens) { e.compare(x, func(int) float64 { return 0 }) }
 
 // unchanged says that the calls must not have touched x.
 func (e *env) unchanged(x *tens) {
+	if e.res.Err != nil {
+		return
+	}
 	size := x.typ.Size()
-	if i := differ(x.got, x.init[x.off*size:(x.off+x.n)*size]); i >= 0 && e.res.Err == nil {
+	if i := differ(x.got, x.init[x.off*size:(x.off+x.n)*size]); i >= 0 {
 		e.fail(fmt.Errorf("%s%v was changed, want it untouched", x.label, x.index(i/size)))
 	}
 }
