@@ -59,7 +59,7 @@ func TestBuildRoundTrip(t *testing.T) {
 func bigTree(t *testing.T) string {
 	t.Helper()
 	pq, _ := parquetFile(t, 300)
-	files := map[string]string{"p.parquet": pq, "long.txt": prose(7, 3_000_000), "long-again.txt": prose(7, 3_000_000),
+	files := map[string]string{"p.parquet": pq, "long.txt": prose(7, 1_500_000), "long-again.txt": prose(7, 1_500_000),
 		"packed.txt.gz": gzipped(t, prose(8, 400_000))}
 	var lines, split strings.Builder
 	for i := range 400 {
@@ -187,7 +187,7 @@ func TestBuildGoesOn(t *testing.T) {
 				t.Fatal("an unfinished file has the final name")
 			}
 		}
-		if !r.Resumed || tries < 4 {
+		if !r.Resumed || tries < 3 {
 			t.Errorf("%s: %d tries: the test tests nothing", name, tries)
 		}
 		sameFiles(t, name, contents(t, broken), contents(t, plain))
@@ -258,7 +258,7 @@ func TestBuildDedupeAndVal(t *testing.T) {
 	}
 	delete(seen, "")
 	// The long text is split nowhere and twice there: only whole files of any length and documents up to 256 KiB are compared.
-	long := prose(7, 3_000_000)
+	long := prose(7, 1_500_000)
 	if seen[long] != 2 {
 		t.Errorf("the long document is there %d times, want 2 in split texts", seen[long])
 	}
@@ -289,7 +289,7 @@ func TestBuildDropsLongDuplicateFiles(t *testing.T) {
 	src := bigTree(t)
 	r, _ := mustBuild(t, BuildOptions{Input: InputOptions{Paths: []string{src}, Include: []string{"long*"}}, Tokenizer: narrow,
 		Out: filepath.Join(t.TempDir(), "o.bin"), Dedupe: true})
-	if r.Documents != 1 || r.Duplicates != 1 || r.TextBytes != int64(len(prose(7, 3_000_000))) {
+	if r.Documents != 1 || r.Duplicates != 1 || r.TextBytes != int64(len(prose(7, 1_500_000))) {
 		t.Fatalf("report %+v", r)
 	}
 }

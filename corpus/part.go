@@ -66,6 +66,11 @@ func parsePart(name string, b []byte) (*part, error) {
 			return nil, fmt.Errorf("checksum of the %s is %08x, want %08x: the file is damaged, build it again", s.name, got, s.want)
 		}
 	}
+	for _, gap := range []section{{h.data.end(), h.index.off - h.data.end()}, {h.tokenizer.end(), h.blocks.off - h.tokenizer.end()}} {
+		if len(bytes.Trim(cut(gap), "\x00")) > 0 {
+			return nil, fmt.Errorf("bytes %d to %d are not 0: the file is damaged, build it again", gap.off, gap.end())
+		}
+	}
 	if TokenizerHash(p.tokenizer) != h.tokenizerHash {
 		return nil, fmt.Errorf("the tokenizer does not have the hash in the header: build the file again")
 	}
