@@ -43,23 +43,53 @@ func TestEncodeAgainstSlow(t *testing.T) {
 	}
 }
 
-// TestMergeLong runs both merge implementations on words of every length around the limit between them.
+// TestMergeLong runs all three merge implementations on random words.
 func TestMergeLong(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 13))
 	tok := train(t, TrainOptions{VocabSize: 400, MinPairCount: 1, SpecialTokens: []string{}}, strings.Repeat("aaaabab abbba ", 5)+
 		strings.Repeat("a", 300))
-	var long longMerger
-	for n := 1; n <= shortWord; n++ {
-		for range 50 {
+	if !tok.ascending {
+		t.Fatal("the merges of a trained tokenizer do not ascend")
+	}
+	var m longMerger
+	join := func(word []byte, how func(s spans)) []int32 {
+		s := m.spans.reset(len(word))
+		for i, b := range word {
+			s[i] = tok.byteID[b]
+		}
+		how(s)
+		var ids []int32
+		for i := 0; i < len(s); i += int(tok.tokenLen[s[i]]) {
+			ids = append(ids, s[i])
+		}
+		return ids
+	}
+	for n := 1; n <= 200; n++ {
+		for range 10 {
 			word := make([]byte, n)
 			for i := range word {
-				word[i] = "aab"[rng.IntN(3)]
+				word[i] = "aab"[rng.IntN(1+rng.IntN(3))]
 			}
 			want := slowEncode(tok, word)
-			equalIDs(t, "short", tok.mergeShort(nil, word), want)
-			equalIDs(t, "long", tok.mergeLong(nil, word, &long), want)
+			if n <= shortWord {
+				equalIDs(t, "short", tok.mergeShort(nil, word), want)
+			}
+			equalIDs(t, "heap", join(word, func(s spans) { tok.joinByHeap(s, word, &m) }), want)
+			equalIDs(t, "buckets", join(word, func(s spans) { tok.joinByBuckets(s, word, &m.buckets) }), want)
 		}
 	}
+}
+
+// TestMergesDescend imports merges of which one needs a part that a later merge makes; buckets would not do.
+func TestMergesDescend(t *testing.T) {
+	file := train(t, TrainOptions{VocabSize: 259, SpecialTokens: []string{}}, strings.Repeat("abab abab", 9)).JSON()
+	swapped := bytes.Replace(file, []byte("[\"a\",\"b\"],\n[\"ab\",\"ab\"]"), []byte("[\"ab\",\"ab\"],\n[\"a\",\"b\"]"), 1)
+	tok, err := Parse(swapped)
+	if err != nil || bytes.Equal(file, swapped) || tok.ascending {
+		t.Fatalf("%v, or the file has not the merges that this test swaps: %s", err, file[len(file)-120:])
+	}
+	word := bytes.Repeat([]byte("abab"), 2000)
+	equalIDs(t, "descending", tok.Encode(nil, word), slowEncode(tok, word))
 }
 
 func TestEncodeAppends(t *testing.T) {

@@ -19,7 +19,11 @@ type Tokenizer struct {
 	ranks    rankTable
 	byteID   [256]int32
 	byteRank *[256][256]uint32 // rank of the merge of two bytes
-	wordID   map[string]int32  // bytes → id, for ignoreMerges only
+
+	// ascending says that the merges which make the two parts of a merge come before it. It is so in every trained
+	// vocabulary; an edited file may differ.
+	ascending bool
+	wordID    map[string]int32 // bytes → id, for ignoreMerges only
 
 	tokens   [][]byte // by id: the bytes it stands for; nil for an unused id
 	tokenLen []uint32 // by id: len(tokens[id])
@@ -142,6 +146,7 @@ func (t *Tokenizer) setMerges(d *definition) error {
 		}
 	}
 	t.ranks = newRankTable(t.merges)
+	t.ascending = mergesAscend(t.merges, t.mergedID, len(t.tokens))
 	t.byteRank = new([256][256]uint32)
 	for a := range t.byteRank {
 		for b := range t.byteRank[a] {
@@ -153,6 +158,24 @@ func (t *Tokenizer) setMerges(d *definition) error {
 		t.tokenLen[id] = uint32(len(token))
 	}
 	return nil
+}
+
+// mergesAscend reports whether the parts of every merge are single bytes or made by earlier merges only.
+func mergesAscend(merges [][2]int32, merged []int32, ids int) bool {
+	usedBy := make([]int, ids) // by id: 1 + the first rank that has it as a part
+	for rank, m := range merges {
+		for _, part := range m {
+			if part >= 0 && usedBy[part] == 0 {
+				usedBy[part] = 1 + rank
+			}
+		}
+	}
+	for rank, id := range merged {
+		if id >= 0 && usedBy[id] > 0 && usedBy[id] <= 1+rank {
+			return false
+		}
+	}
+	return true
 }
 
 // setAdded enters the added tokens. One whose content is also in the vocabulary must have the same id there.
