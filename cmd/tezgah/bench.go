@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tezgah/bench"
+	"tezgah/model"
+)
+
+type benchFlags struct {
+	deviceFlags
+	preset   string
+	vocab    int
+	batch    int
+	context  int
+	mixed    bool
+	moments8 bool
+	only     string
+	each     time.Duration
+	json     bool
+}
+
+func newBench() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this device: products, optimizer, training step, decoding",
+		Long: "Measures the device's peak arithmetic and bandwidth, then products in the preset's shapes, AdamW,\n" +
+			"whole training steps and decoding, each as a share of that peak.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run() },
+	}
+	f.deviceFlags.register(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.preset, "preset", "mini", "model whose shapes are measured")
+	fl.IntVar(&f.vocab, "vocab-size", 0, "0: the preset's")
+	fl.IntVar(&f.batch, "batch", 4, "rows of a step")
+	fl.IntVar(&f.context, "context", 512, "tokens of a row")
+	fl.BoolVar(&f.mixed, "mixed", false, "16-bit weights where the device has them")
+	fl.BoolVar(&f.moments8, "moments8", false, "8-bit optimizer moments")
+	fl.StringVar(&f.only, "only", "", "gemm, adamw, step or decode (empty: all)")
+	fl.DurationVar(&f.each, "each", time.Second, "time for each measurement")
+	fl.BoolVar(&f.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+func (f *benchFlags) run() error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.only != "" {
+		if err := checkWord("only", f.only, []string{"gemm", "adamw", "step", "decode"}); err != nil {
+			return err
+		}
+	}
+	cfg, err := model.Preset(f.preset)
+	if err != nil {
+		return usageError{err}
+	}
+	if f.vocab > 0 {
+		cfg.VocabSize = f.vocab
+	}
+	if f.batch < 1 || f.context < 1 {
+		return usagef("--batch is %d and --context %d, want positive numbers", f.batch, f.context)
+	}
+	cfg.Context = f.context
+	if err := cfg.Validate(); err != nil {
+		return usageError{err}
+	}
+	r, err := f.runner()
+	if err != nil {
+		return err
+	}
+	defer r.Backend().Close()
+	opt := bench.Options{Version: version(), Each: f.each}
+	if !f.json {
+		opt.Report = printResult
+	}
+	b, err := bench.New(r, opt)
+	if err != nil {
+		return err
+	}
+	if !f.json {
+		rep := b.Report()
+		fmt.Printf("%s\npeak %.0f GFLOP/s, %.1f GB/s, empty call %.1f µs\n\n", rep.Device, rep.PeakGFLOPS, rep.PeakGBPerSec, rep.SubmitMicros)
+		fmt.Printf("%-46s %10s %8s %12s %7s\n", "", "median ms", "spread", "", "of peak")
+	}
+	if err := f.measure(b, cfg); err != nil {
+		return err
+	}
+	if f.json {
+		return printJSON(b.Report())
+	}
+	return nil
+}
+
+func (f *benchFlags) measure(b *bench.Bencher, cfg model.Config) error {
+	parts := []struct {
+		name string
+		run  func() error
+	}{
+		{"gemm", func() error { return b.MatMuls(cfg, f.batch*f.context) }},
+		{"adamw", func() error { return b.AdamW(min(cfg.NumParams(), 32<<20)) }},
+		{"step", func() error {
+			return b.Step(f.preset, cfg, bench.StepOptions{Batch: f.batch, Context: f.context, Mixed: f.mixed, Moments8: f.moments8})
+		}},
+		{"decode", func() error { return b.Decode(f.preset, cfg, min(64, f.context), f.mixed) }},
+	}
+	for _, p := range parts {
+		if f.only == "" || f.only == p.name {
+			if err := p.run(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func printResult(r bench.Result) {
+	rate := fmt.Sprintf("%.1f GB/s", r.GBPerSec)
+	if r.GFLOPS > 0 {
+		rate = fmt.Sprintf("%.1f GFLOP/s", r.GFLOPS)
+	}
+	fmt.Printf("%-46s %10.3f %8.3f %15s %6.1f%%", r.Name, r.MedianMs, r.SpreadMs, rate, 100*r.Share)
+	if r.TokPerSec > 0 {
+		fmt.Printf("  %s tokens/s", count(r.TokPerSec))
+	}
+	fmt.Println()
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"tezgah/gpu"
+	"tezgah/op"
+	"tezgah/op/webgpu"
+)
+
+// openGPU opens a GPU backend by "auto" (never a software adapter), "gpu",
+// "gpu:N" or part of a name, and returns what the user should know about it.
+func openGPU(device string) (op.Backend, string, error) {
+	if device == "auto" {
+		device = "gpu"
+	}
+	dev, err := gpu.Open(gpu.Options{Device: device})
+	if err != nil {
+		return nil, "", err
+	}
+	b, err := webgpu.New(dev, webgpu.Options{})
+	if err != nil {
+		dev.Close()
+		return nil, "", err
+	}
+	return b, dev.Notice(), nil
+}
+
+// gpuRows lists the GPUs for tezgah devices.
+func gpuRows() ([]deviceRow, error) {
+	adapters, err := gpu.Adapters()
+	if err != nil {
+		return nil, err
+	}
+	var rows []deviceRow
+	for _, a := range adapters {
+		detail := []string{a.Backend, a.Driver, "buffers up to " + formatBytes(int64(a.Limits.BufferSize))}
+		rows = append(rows, deviceRow{deviceName(a.Index), a.Name, a.Kind.String(), strings.Join(detail, ", ")})
+	}
+	return rows, nil
+}
+
+// deviceName is what --device takes for an adapter.
+func deviceName(index int) string { return fmt.Sprintf("gpu:%d", index) }

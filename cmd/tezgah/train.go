@@ -1,0 +1,370 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"tezgah/internal/nearest"
+	"tezgah/model"
+	"tezgah/optim"
+	"tezgah/runlog"
+	"tezgah/train"
+)
+
+// trainFlags are the flags of tezgah train, most of them fields of cfg.
+type trainFlags struct {
+	deviceFlags
+	cfg    train.Config
+	data   []string
+	resume string
+	out    string
+	json   bool
+
+	untied bool
+	minLR  float64
+}
+
+func newTrain() *cobra.Command {
+	f := trainFlags{cfg: train.Config{Optim: optim.Defaults()}}
+	cmd := &cobra.Command{
+		Use:   "train --data F.bin --preset P --out RUN | train --resume RUN",
+		Short: "Train a model, or go on with a run",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd) },
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *trainFlags) register(cmd *cobra.Command) {
+	f.deviceFlags.register(cmd)
+	c, fl := &f.cfg, cmd.Flags()
+	fl.StringArrayVar(&f.data, "data", nil, "token file, with an optional weight: F.bin or F.bin:0.7 (repeatable)")
+	fl.StringVar(&f.out, "out", "", "run folder to make")
+	fl.StringVar(&f.resume, "resume", "", "run folder to go on with")
+	fl.StringVar(&c.InitFrom, "init", "", "start from the weights of this .llm")
+	fl.StringVar(&c.ValData, "val-data", "", "token file to evaluate on (default: the tail of the data)")
+	fl.Float64Var(&c.ValFraction, "val-fraction", 0.05, "share of the tail held out")
+	fl.StringVar(&c.Tokenizer, "tokenizer", "", "tokenizer.json, for token files that carry none")
+	fl.BoolVar(&f.json, "json", false, "print the run log's lines on standard output")
+
+	fl.StringVar(&c.Preset, "preset", "nano", strings.Join(model.Presets(), ", ")+" or auto (the largest that fits)")
+	fl.IntVar(&c.Model.DModel, "d-model", 0, "channels C (0: the preset's)")
+	fl.IntVar(&c.Model.Layers, "layers", 0, "layers L (0: the preset's)")
+	fl.IntVar(&c.Model.Heads, "heads", 0, "query heads H (0: the preset's)")
+	fl.IntVar(&c.Model.KVHeads, "kv-heads", 0, "key/value heads KVH (0: the preset's)")
+	fl.IntVar(&c.Model.HeadDim, "head-dim", 0, "head size D (0: C/H)")
+	fl.IntVar(&c.Model.FFN, "ffn", 0, "feed-forward size F (0: the preset's)")
+	fl.BoolVar(&f.untied, "untied", false, "give the output its own matrix instead of the token embedding's")
+	fl.StringVar(&c.Model.Activation, "activation", "", "silu or gelu_tanh")
+	fl.Float64Var(&c.Model.RopeTheta, "rope-theta", 0, "base of the rotary angles (0: 10000)")
+
+	fl.IntVar(&c.Batch, "batch", 0, "rows of a micro-step (0: 8)")
+	fl.IntVar(&c.Context, "context", 0, "tokens of a row (0: the preset's)")
+	fl.IntVar(&c.Accum, "accum", 1, "micro-steps of a step")
+	fl.Float64Var(&c.Schedule.LR, "lr", 0, "peak learning rate (0: by the model's size)")
+	fl.Float64Var(&f.minLR, "min-lr", -1, "last learning rate (negative: a tenth of --lr)")
+	fl.StringVar(&c.Schedule.Kind, "schedule", "cosine", "constant, cosine, linear or wsd")
+	fl.IntVar(&c.Schedule.Warmup, "warmup", -1, "warm-up steps (negative: a fiftieth of the run)")
+	fl.IntVar(&c.Schedule.DecaySteps, "decay-steps", 0, "last phase of wsd (0: a fifth of the run)")
+	fl.Float64Var(&c.Optim.Beta1, "beta1", c.Optim.Beta1, "AdamW β₁")
+	fl.Float64Var(&c.Optim.Beta2, "beta2", c.Optim.Beta2, "AdamW β₂")
+	fl.Float64Var(&c.Optim.Eps, "eps", c.Optim.Eps, "AdamW ε")
+	fl.Float64Var(&c.Optim.WeightDecay, "weight-decay", c.Optim.WeightDecay, "AdamW weight decay")
+	fl.Float64Var(&c.Optim.Clip, "clip", c.Optim.Clip, "largest gradient norm (0: no clipping)")
+	fl.StringVar(&c.Optim.NonFinite, "nonfinite", "skip", "NaN or infinite gradients: skip the step, zero them, or stop")
+	fl.BoolVar(&c.Moments8, "moments8", false, "8-bit optimizer moments: 2 bytes a parameter instead of 8")
+	fl.StringVar(&c.Precision, "precision", "f32", "f32 or mixed (f16 weights in the forward pass)")
+	fl.Float64Var(&c.LabelSmoothing, "label-smoothing", 0, "label smoothing α")
+	fl.Float64Var(&c.ZLoss, "z-loss", 0, "z-loss β")
+	fl.BoolVar(&c.DocMask, "doc-mask", false, "documents in a row do not see each other")
+	fl.BoolVar(&c.Recompute, "recompute", false, "keep less for the backward pass and compute it again")
+	fl.Uint64Var(&c.Seed, "seed", 0, "decides weights and order of the data")
+
+	fl.Int64Var(&c.MaxSteps, "max-steps", 0, "steps of the run (0: one pass over the data)")
+	fl.Int64Var(&c.MaxTokens, "max-tokens", 0, "tokens of the run, rounded up to steps")
+	fl.DurationVar(&c.MaxTime, "max-time", 0, "stop after so much training time, such as 90m")
+	fl.Float64Var(&c.TargetLoss, "target-loss", 0, "stop when the validation loss is at most this")
+	fl.Int64Var(&c.EvalEvery, "eval-every", 0, "steps between evaluations (0: a tenth of the run)")
+	fl.Int64Var(&c.EvalTokens, "eval-tokens", 65536, "held-out tokens of an evaluation (negative: all)")
+	fl.Int64Var(&c.CheckpointEvery, "checkpoint-every", 0, "steps between checkpoints (0: a tenth of the run)")
+	fl.IntVar(&c.Keep, "keep", 3, "checkpoints to keep (negative: all)")
+}
+
+func (f *trainFlags) run(cmd *cobra.Command) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	switch {
+	case f.resume != "" && f.out != "":
+		return usagef("--resume and --out exclude each other: a resumed run stays in its folder")
+	case f.resume != "":
+		return f.goOn(cmd)
+	case len(f.data) == 0:
+		return usagef("train: give --data F.bin (tezgah data build makes one), or --resume RUN")
+	case f.out == "":
+		return usagef("train: give --out RUN, a folder for checkpoints, log and model")
+	}
+	cfg, err := f.config(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	opt, status := f.options(f.out)
+	t, err := train.New(cfg, opt)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	_, err = f.train(cmd.Context(), t, status)
+	return err
+}
+
+// limits are the flags that a resumed run may change.
+var limits = []string{"max-steps", "max-time", "target-loss", "keep", "eval-every", "eval-tokens", "checkpoint-every"}
+
+// goOn resumes a run; only limits may be given with it.
+func (f *trainFlags) goOn(cmd *cobra.Command) error {
+	free := map[string]bool{"resume": true, "device": true, "threads": true, "json": true}
+	for _, name := range limits {
+		free[name] = true
+	}
+	var refused error
+	cmd.Flags().Visit(func(fl *pflag.Flag) {
+		if !free[fl.Name] && refused == nil {
+			refused = usagef("--%s cannot change in a resumed run (only %s can): start a new run, with --init for its weights",
+				fl.Name, "--"+strings.Join(limits, ", --"))
+		}
+	})
+	if refused != nil {
+		return refused
+	}
+	opt, status := f.options(f.resume)
+	changed := cmd.Flags().Changed
+	t, err := train.Resume(opt, func(c *train.Config) {
+		set(&c.MaxSteps, f.cfg.MaxSteps, changed("max-steps"))
+		set(&c.MaxTime, f.cfg.MaxTime, changed("max-time"))
+		set(&c.TargetLoss, f.cfg.TargetLoss, changed("target-loss"))
+		set(&c.Keep, f.cfg.Keep, changed("keep"))
+		set(&c.EvalEvery, f.cfg.EvalEvery, changed("eval-every"))
+		set(&c.EvalTokens, f.cfg.EvalTokens, changed("eval-tokens"))
+		set(&c.CheckpointEvery, f.cfg.CheckpointEvery, changed("checkpoint-every"))
+	})
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	_, err = f.train(cmd.Context(), t, status)
+	return err
+}
+
+func set[T any](dst *T, v T, changed bool) {
+	if changed {
+		*dst = v
+	}
+}
+
+// config completes the flags into a training configuration.
+func (f *trainFlags) config(fl *pflag.FlagSet) (train.Config, error) {
+	c := f.cfg
+	for _, s := range f.data {
+		src, err := parseSource(s)
+		if err != nil {
+			return c, err
+		}
+		c.Data = append(c.Data, src)
+	}
+	if c.InitFrom != "" {
+		m, err := f.initModel(fl)
+		c.Model, c.Preset = m, ""
+		return f.withRates(c), err
+	}
+	override := c.Model
+	preset, err := f.preset(c)
+	if err != nil {
+		return c, err
+	}
+	c.Model = merge(preset, override)
+	if f.untied {
+		c.Model.Tied = false
+	}
+	if c.Context > 0 {
+		c.Model.Context = c.Context
+	}
+	return f.withRates(c), nil
+}
+
+// withRates fills the learning rates that were left to the model's size.
+func (f *trainFlags) withRates(c train.Config) train.Config {
+	if c.Schedule.LR == 0 {
+		c.Schedule.LR = train.DefaultLR(c.Model)
+	}
+	if c.Schedule.MinLR = f.minLR; f.minLR < 0 {
+		c.Schedule.MinLR = c.Schedule.LR / 10
+	}
+	return c
+}
+
+// preset resolves --preset; auto asks the device for its free memory.
+func (f *trainFlags) preset(c train.Config) (model.Config, error) {
+	if c.Preset != "auto" {
+		m, err := model.Preset(c.Preset)
+		if err != nil {
+			return m, usageError{err}
+		}
+		m.VocabSize = 0 // the data's
+		return m, nil
+	}
+	b, err := f.open()
+	if err != nil {
+		return model.Config{}, err
+	}
+	defer b.Close()
+	return train.AutoModel(c, b.Limits())
+}
+
+// initModel takes the architecture from the model that training starts with.
+func (f *trainFlags) initModel(fl *pflag.FlagSet) (model.Config, error) {
+	for _, name := range []string{"preset", "d-model", "layers", "heads", "kv-heads", "head-dim", "ffn", "untied", "activation", "rope-theta"} {
+		if fl.Changed(name) {
+			return model.Config{}, usagef("--%s cannot go with --init: the architecture is that of the model", name)
+		}
+	}
+	return train.ModelOf(f.cfg.InitFrom)
+}
+
+// merge puts the fields of override that are set over base.
+func merge(base, override model.Config) model.Config {
+	pick(&base.DModel, override.DModel)
+	pick(&base.Layers, override.Layers)
+	if override.DModel > 0 || override.Heads > 0 {
+		base.HeadDim = 0 // follows from the new sizes unless given
+	}
+	if override.Heads > 0 {
+		base.KVHeads = 0
+	}
+	pick(&base.Heads, override.Heads)
+	pick(&base.KVHeads, override.KVHeads)
+	pick(&base.HeadDim, override.HeadDim)
+	pick(&base.FFN, override.FFN)
+	pick(&base.RopeTheta, override.RopeTheta)
+	pick(&base.Activation, override.Activation)
+	return base
+}
+
+func pick[T comparable](dst *T, v T) {
+	var zero T
+	if v != zero {
+		*dst = v
+	}
+}
+
+// parseSource reads F.bin or F.bin:0.7.
+func parseSource(s string) (train.DataSource, error) {
+	if _, err := os.Stat(s); err == nil {
+		return train.DataSource{Path: s}, nil
+	}
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return train.DataSource{Path: s}, nil
+	}
+	w, err := strconv.ParseFloat(s[i+1:], 64)
+	if err != nil {
+		return train.DataSource{Path: s}, nil // a path with a colon; opening it will say that it is missing
+	}
+	if !(w > 0) {
+		return train.DataSource{}, usagef("--data %s: the weight is %v, want a positive number", s, w)
+	}
+	return train.DataSource{Path: s[:i], Weight: w}, nil
+}
+
+// options connects the trainer with the terminal.
+func (f *trainFlags) options(dir string) (train.Options, *statusLine) {
+	status := newStatusLine(false)
+	opt := train.Options{Dir: dir, Open: f.open, Version: version(), Args: os.Args[1:]}
+	if f.json {
+		opt.JSON = os.Stdout
+	}
+	opt.Observer = observe(status)
+	return opt, status
+}
+
+// observe prints a run's course: lasting lines for evaluations and saves, one
+// live line for steps.
+func observe(status *statusLine) train.Observer {
+	var val float64
+	return train.Observer{
+		Start: func(i train.Info) {
+			status.print("%s", describeRun(i))
+		},
+		Step: func(s runlog.Step, p train.Pace) {
+			line := fmt.Sprintf("step %s/%s  loss %.4f", count(s.Step), count(p.LastStep), s.Loss)
+			if val > 0 {
+				line += fmt.Sprintf("  val %.4f", val)
+			}
+			status.set("%s  lr %.2e  norm %.2f  %s tok/s  %s left", line, s.LR, s.GradNorm, count(s.TokPerSec), shortTime(p.ETA))
+		},
+		Eval: func(step int64, e train.EvalResult) {
+			val = e.LossNats
+			bits := ""
+			if e.BitsPerByte > 0 {
+				bits = fmt.Sprintf(", %.3f bits per byte", e.BitsPerByte)
+			}
+			status.print("step %s: validation loss %.4f, perplexity %.2f%s", count(step), e.LossNats, e.Perplexity, bits)
+		},
+		Save:   func(step int64, path string) { status.set("saved %s", path) },
+		Notice: func(s string) { status.print("note: %s", s) },
+	}
+}
+
+func describeRun(i train.Info) string {
+	m := i.Config.Model
+	s := fmt.Sprintf("model      %s parameters: V %d, C %d, L %d, H %d, KVH %d, D %d, F %d, context %d\n", count(i.Params),
+		m.VocabSize, m.DModel, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.FFN, i.Config.Context)
+	s += fmt.Sprintf("device     %s, %s, %s for training\n", i.Device, i.Config.Precision, formatBytes(i.Plan.Total()))
+	perStep := int64(i.Config.Batch) * int64(i.Config.Context) * int64(i.Config.Accum)
+	s += fmt.Sprintf("data       %s tokens to train on, %s held out; %s tokens a step, %s steps (%.2f passes)", count(i.TrainTokens),
+		count(i.ValTokens), count(perStep), count(i.LastStep), float64(perStep*i.LastStep)/float64(i.TrainTokens))
+	if i.FirstStep > 0 {
+		s += fmt.Sprintf("\nresumed    at step %s", count(i.FirstStep))
+	}
+	return s
+}
+
+// train runs t and prints how it ended.
+func (f *trainFlags) train(ctx context.Context, t *train.Trainer, status *statusLine) (train.Result, error) {
+	res, err := t.Run(ctx)
+	status.clear()
+	dir := f.out
+	if f.resume != "" {
+		dir = f.resume
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			status.print("saved step %s; go on with: tezgah train --resume %s", count(res.Steps), dir)
+		}
+		return res, err
+	}
+	if !f.json {
+		reason := map[string]string{"time": " (time limit)", "target": " (target loss reached)"}[res.Reason]
+		fmt.Printf("done: %s steps%s, %s tokens in %s, %s tok/s, validation loss %.4f\n%s\n", count(res.Steps), reason, count(res.Tokens),
+			shortTime(time.Duration(res.Seconds*float64(time.Second))), count(res.TokPerSec), res.Val.LossNats, res.ModelPath)
+	}
+	return res, nil
+}
+
+// checkWord refuses a word outside a list and offers the nearest.
+func checkWord(flag, word string, known []string) error {
+	for _, k := range known {
+		if k == word {
+			return nil
+		}
+	}
+	return usagef("unknown --%s %q, want one of %s%s", flag, word, strings.Join(known, ", "), nearest.Hint(word, known, ""))
+}

@@ -1,0 +1,97 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"tezgah/bpe"
+	"tezgah/checkpoint"
+	"tezgah/model"
+	"tezgah/op"
+)
+
+// DefaultLR is a peak learning rate by the number of parameters n:
+// 6e-4·(124M/n)^¼, between 2e-4 and 3e-3. The anchor is the rate commonly
+// used for models of GPT-2's smallest size with batches of half a million
+// tokens; smaller models bear more.
+func DefaultLR(c model.Config) float64 {
+	c = c.WithDefaults()
+	c.VocabSize = 0 // the embedding says little about the rate, and may not be known yet
+	n := float64(max(1, c.NumParams()))
+	return min(3e-3, max(2e-4, 6e-4*math.Pow(124e6/n, 0.25)))
+}
+
+// AutoModel returns the largest preset whose training fits the free memory.
+func AutoModel(c Config, lim op.Limits) (model.Config, error) {
+	if lim.FreeBytes <= 0 {
+		return model.Config{}, fmt.Errorf("--preset auto: this device does not tell its free memory: choose one of %v", model.Presets())
+	}
+	var d data
+	opt, err := d.openOptions(c)
+	if err != nil {
+		return model.Config{}, err
+	}
+	defer d.close()
+	if _, err := d.open(c.Data[0].Path, opt); err != nil {
+		return model.Config{}, err
+	}
+	setDefault(&c.Batch, 8)
+	t := Trainer{cfg: c}
+	_, m, _, err := model.AutoPreset(d.vocab, lim.FreeBytes, t.paramOptions(lim), t.graphOptions(), lim)
+	return m, err
+}
+
+// ModelOf reads the configuration of a .llm file.
+func ModelOf(path string) (model.Config, error) {
+	f, err := checkpoint.OpenLLM(path)
+	if err != nil {
+		return model.Config{}, err
+	}
+	defer f.Close()
+	var c model.Config
+	if err := json.Unmarshal(f.Header.Config, &c); err != nil {
+		return c, fmt.Errorf("%s: model configuration: %w", path, err)
+	}
+	return c.WithDefaults(), c.Validate()
+}
+
+// Loaded is a model on a device, with its tokenizer.
+type Loaded struct {
+	Params    *model.Params
+	Tokenizer *bpe.Tokenizer
+	Facts     json.RawMessage
+}
+
+// LoadModel puts the weights of a .llm file on the device behind r, without
+// gradients or moments. With mirror, kernels read 16-bit weights.
+func LoadModel(r *op.Runner, path string, mirror bool) (*Loaded, error) {
+	f, err := checkpoint.OpenLLM(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	cfg, err := ModelOf(path)
+	if err != nil {
+		return nil, err
+	}
+	m := &Loaded{Facts: f.Header.Facts}
+	if len(f.Header.Tokenizer) == 0 {
+		return nil, fmt.Errorf("%s holds no tokenizer", path)
+	}
+	if m.Tokenizer, err = bpe.Parse(f.Header.Tokenizer); err != nil {
+		return nil, fmt.Errorf("%s: its tokenizer: %w", path, err)
+	}
+	if n := m.Tokenizer.VocabSize(); n > cfg.VocabSize {
+		return nil, fmt.Errorf("%s: the tokenizer has %d ids but the model only %d", path, n, cfg.VocabSize)
+	}
+	if m.Params, err = model.NewParams(r, cfg, model.ParamOptions{Mirror: mirror && r.Backend().Limits().F16}); err != nil {
+		return nil, err
+	}
+	if err := LoadStates(r, f, m.Params.Weights()); err != nil {
+		m.Params.Close()
+		return nil, err
+	}
+	m.Params.RefreshMirror()
+	return m, r.Err()
+}

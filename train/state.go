@@ -1,0 +1,214 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"tezgah/checkpoint"
+	"tezgah/model"
+	"tezgah/op"
+	"tezgah/runlog"
+)
+
+// ModelName is the file of the finished model inside a run folder.
+const ModelName = "model.llm"
+
+// save writes a checkpoint and removes those beyond Keep.
+func (t *Trainer) save() error {
+	path := checkpoint.CheckpointPath(t.opt.Dir, t.state.Step)
+	header, err := t.header(true)
+	if err != nil {
+		return err
+	}
+	if err := t.log.Sync(); err != nil {
+		return err
+	}
+	if err := checkpoint.SaveLLM(path, header, fileTensors(t.runner, t.params.Weights()), fileTensors(t.runner, t.params.Moments())); err != nil {
+		return fmt.Errorf("saving step %d: %w; earlier checkpoints are untouched", t.state.Step, err)
+	}
+	if _, err := checkpoint.Retain(t.opt.Dir, t.cfg.Keep); err != nil {
+		t.notice("could not remove an old checkpoint: " + err.Error())
+	}
+	t.event(runlog.KindSave, filepath.Base(path))
+	if t.opt.Observer.Save != nil {
+		t.opt.Observer.Save(t.state.Step, path)
+	}
+	return nil
+}
+
+// saveModel writes the weights alone, for generation.
+func (t *Trainer) saveModel() (string, error) {
+	path := filepath.Join(t.opt.Dir, ModelName)
+	header, err := t.header(false)
+	if err != nil {
+		return "", err
+	}
+	return path, checkpoint.SaveLLM(path, header, fileTensors(t.runner, t.params.Weights()), nil)
+}
+
+// facts are what a model file tells about its training.
+type facts struct {
+	Steps   int64   `json:"steps"`
+	Tokens  int64   `json:"tokens"`
+	Seconds float64 `json:"seconds"`
+	Loss    float64 `json:"loss"`
+	ValLoss float64 `json:"val_loss,omitempty"`
+	Device  string  `json:"device"`
+	Version string  `json:"version"`
+	Train   Config  `json:"train"`
+}
+
+func (t *Trainer) header(withState bool) (h checkpoint.Header, err error) {
+	if h.Config, err = json.Marshal(t.cfg.Model); err != nil {
+		return h, err
+	}
+	h.Tokenizer = t.data.tokenizerJSON()
+	h.Facts, err = json.Marshal(facts{
+		Steps: t.state.Step, Tokens: t.state.Tokens, Seconds: t.state.Seconds, Loss: finiteOr(t.state.LastLoss, -1),
+		ValLoss: finiteOr(t.state.LastVal, -1), Device: t.backend.Device(), Version: t.opt.Version, Train: t.cfg,
+	})
+	if err != nil || !withState {
+		return h, err
+	}
+	s := t.state
+	s.LastLoss, s.LastVal = finiteOr(s.LastLoss, -1), finiteOr(s.LastVal, -1)
+	h.State, err = json.Marshal(s)
+	return h, err
+}
+
+// finiteOr keeps JSON valid: a loss that is NaN or infinite, which the log
+// holds as it is, becomes the given mark.
+func finiteOr(x, mark float64) float64 {
+	if x-x != 0 {
+		return mark
+	}
+	return x
+}
+
+// fileTensors presents device tensors to the file writer, which pulls them in
+// chunks.
+func fileTensors(r *op.Runner, states []model.State) []checkpoint.Tensor {
+	out := make([]checkpoint.Tensor, len(states))
+	for i, s := range states {
+		out[i] = checkpoint.Tensor{
+			Info: checkpoint.Info{Name: s.Name, Type: s.DType, Shape: s.Shape},
+			Read: func(p []byte, off int64) error { return r.Read(p, byteRange(s, off, len(p))) },
+		}
+	}
+	return out
+}
+
+// byteRange views n bytes of a stored tensor from byte off.
+func byteRange(s model.State, off int64, n int) op.Tensor {
+	size := s.DType.Size()
+	return op.Of(s.T.Buf, s.T.Off+int(off)/size, n/size)
+}
+
+// restore puts the newest whole checkpoint, the weights of InitFrom, or the
+// random first weights on the device.
+func (t *Trainer) restore() error {
+	t.state = state{Cursor: make([]int64, len(t.data.train))}
+	found, skipped, err := checkpoint.Latest(t.opt.Dir)
+	for _, s := range skipped {
+		t.notice(fmt.Sprintf("%s is left out: %v", s.Path, s.Err))
+	}
+	switch {
+	case errors.Is(err, checkpoint.ErrNoCheckpoint):
+		if t.cfg.InitFrom != "" {
+			return t.initFrom(t.cfg.InitFrom)
+		}
+		return t.params.Init(t.cfg.Seed)
+	case err != nil:
+		return err
+	}
+	f, err := checkpoint.OpenLLM(found.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return t.load(f)
+}
+
+// load reads weights, moments and state from a checkpoint.
+func (t *Trainer) load(f *checkpoint.LLM) error {
+	if f.Header.State == nil {
+		return fmt.Errorf("%s holds a model without training state: start a new run with --init %s", f.Name(), f.Name())
+	}
+	if err := sameModel(f, t.cfg.Model); err != nil {
+		return err
+	}
+	if err := LoadStates(t.runner, f, append(t.params.Weights(), t.params.Moments()...)); err != nil {
+		return err
+	}
+	t.params.RefreshMirror()
+	if err := json.Unmarshal(f.Header.State, &t.state); err != nil {
+		return fmt.Errorf("%s: training state: %w", f.Name(), err)
+	}
+	t.adam.SetStepCount(t.state.Updates)
+	if err := t.sampler.SetCursor(t.state.Cursor); err != nil {
+		return fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return t.runner.Err()
+}
+
+func sameModel(f *checkpoint.LLM, want model.Config) error {
+	var got model.Config
+	if err := json.Unmarshal(f.Header.Config, &got); err != nil {
+		return fmt.Errorf("%s: model configuration: %w", f.Name(), err)
+	}
+	if got.WithDefaults() != want.WithDefaults() {
+		return fmt.Errorf("%s holds another model than the run's %s", f.Name(), configName)
+	}
+	return nil
+}
+
+// initFrom starts from the weights of a model file.
+func (t *Trainer) initFrom(path string) error {
+	f, err := checkpoint.OpenLLM(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := sameModel(f, t.cfg.Model); err != nil {
+		return err
+	}
+	if err := LoadStates(t.runner, f, t.params.Weights()); err != nil {
+		return err
+	}
+	t.params.RefreshMirror()
+	return t.runner.Err()
+}
+
+// LoadStates copies tensors of a file to the device, checking names, types,
+// shapes and checksums.
+func LoadStates(r *op.Runner, f *checkpoint.LLM, states []model.State) error {
+	for _, s := range states {
+		info, ok := f.Lookup(s.Name)
+		if !ok {
+			return fmt.Errorf("%s has no tensor %s", f.Name(), s.Name)
+		}
+		want := checkpoint.Info{Name: s.Name, Type: s.DType, Shape: s.Shape}
+		if info.Type != want.Type || fmt.Sprint(info.Shape) != fmt.Sprint(want.Shape) {
+			return fmt.Errorf("%s: tensor %s is %v %v, want %v %v", f.Name(), s.Name, info.Type, info.Shape, want.Type, want.Shape)
+		}
+		err := f.Stream(s.Name, func(p []byte, off int64) error {
+			r.Write(byteRange(s, off, len(p)), p)
+			return r.Err()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reopenLog cuts the log back after the state went back.
+func (t *Trainer) reopenLog() error {
+	if err := t.log.Close(); err != nil {
+		return err
+	}
+	t.log = nil
+	return t.openLog(true)
+}

@@ -1,0 +1,365 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tezgah/checkpoint"
+	"tezgah/corpus"
+	"tezgah/model"
+	"tezgah/op"
+	"tezgah/optim"
+	"tezgah/runlog"
+)
+
+// OpenBackend opens the device that training runs on. The trainer calls it at
+// the start and once more after a device was lost.
+type OpenBackend func() (op.Backend, error)
+
+// Options are what a run needs beside its Config.
+type Options struct {
+	Dir      string      // the run folder
+	Open     OpenBackend // required
+	Version  string      // of the program, for the record
+	Args     []string    // the command line, for the record
+	Observer Observer
+	JSON     jsonWriter // run-log lines are copied here; may be nil
+}
+
+// jsonWriter is io.Writer under a name that says what it gets.
+type jsonWriter interface{ Write(p []byte) (int, error) }
+
+// Observer hears what happens, on the trainer's goroutine. Any field may be nil.
+type Observer struct {
+	Start  func(Info)              // once, before the first step
+	Step   func(runlog.Step, Pace) // after every step
+	Eval   func(int64, EvalResult) // after every evaluation
+	Save   func(step int64, path string)
+	Notice func(string) // something the user should know
+}
+
+// Info describes a run at its start.
+type Info struct {
+	Config      Config
+	Device      string
+	Params      int
+	Plan        model.Plan // memory, by label
+	TrainTokens int64      // tokens to draw from
+	ValTokens   int64
+	FirstStep   int64 // steps already done
+	LastStep    int64
+}
+
+// Pace is how far a run is.
+type Pace struct {
+	Step, LastStep int64
+	TokPerSec      float64       // over about the last ten seconds
+	Elapsed, ETA   time.Duration // of this process
+}
+
+// Result is how a run ended.
+type Result struct {
+	Steps     int64      `json:"steps"`
+	Tokens    int64      `json:"tokens"`
+	Seconds   float64    `json:"seconds"` // training time, resumed runs counted together
+	TokPerSec float64    `json:"tokens_per_second"`
+	Loss      float64    `json:"loss"` // of the last step, nats per token
+	Val       EvalResult `json:"val"`
+	Reason    string     `json:"reason"` // "steps", "time" or "target"
+	ModelPath string     `json:"model_path"`
+}
+
+// Trainer is one run in one process. It is made by New or Resume, used by one
+// goroutine, and must be closed.
+type Trainer struct {
+	cfg  Config
+	opt  Options
+	lock *checkpoint.RunLock
+	log  *runlog.Log
+	data *data
+
+	// What the device holds; replaced as a whole after a lost device.
+	backend op.Backend
+	runner  *op.Runner
+	params  *model.Params
+	graph   *model.Graph
+	adam    *optim.AdamW
+	eval    *Evaluator
+
+	sampler *corpus.Sampler
+	state   state
+
+	tokens, targets, docStart []int32 // one step's batches, (accum, B, T)
+}
+
+// state is what decides the next step beside weights, moments and Config.
+type state struct {
+	Step     int64   `json:"step"`    // optimizer steps done, skipped ones counted
+	Updates  int64   `json:"updates"` // steps that changed the weights: Adam's t
+	Tokens   int64   `json:"tokens"`  // counted targets so far
+	Cursor   []int64 `json:"cursor"`  // windows drawn per source
+	Seconds  float64 `json:"seconds"` // training time so far
+	LastLoss float64 `json:"last_loss"`
+	LastVal  float64 `json:"last_val"` // nats per token; 0 before the first evaluation
+}
+
+// New starts a run in an empty or new folder.
+func New(cfg Config, opt Options) (*Trainer, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(opt.Dir, configName)); err == nil {
+		return nil, fmt.Errorf("%s already holds a run: go on with --resume %s, or choose another folder", opt.Dir, opt.Dir)
+	}
+	t := &Trainer{cfg: cfg, opt: opt}
+	if err := t.start(false); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Resume goes on with the run in opt.Dir from its newest whole checkpoint, or
+// from its beginning when none was saved. change may alter limits (MaxSteps,
+// MaxTime, TargetLoss, Keep, EvalEvery, CheckpointEvery); nil changes nothing.
+// What decides the weights, the schedule's Total included, stays as it was.
+func Resume(opt Options, change func(*Config)) (*Trainer, error) {
+	cfg, err := LoadConfig(opt.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	t := &Trainer{cfg: cfg.withDefaults(), opt: opt}
+	if err := t.start(true); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// start opens everything in an order that leaves nothing behind when a step of
+// it fails: data first, then the device, and the run folder's files last.
+func (t *Trainer) start(resume bool) error {
+	if err := os.MkdirAll(t.opt.Dir, 0o777); err != nil {
+		return err
+	}
+	lock, err := checkpoint.Lock(t.opt.Dir)
+	if err != nil {
+		return err
+	}
+	t.lock = lock
+	if err := t.openData(); err != nil {
+		return err
+	}
+	if err := t.openDevice(); err != nil {
+		return err
+	}
+	if err := t.restore(); err != nil {
+		return err
+	}
+	if !resume {
+		if err := saveConfig(t.opt.Dir, t.cfg); err != nil {
+			return err
+		}
+	}
+	return t.openLog(resume)
+}
+
+// openData opens the token files and settles what depends on them.
+func (t *Trainer) openData() error {
+	d, err := openData(t.cfg)
+	if err != nil {
+		return err
+	}
+	t.data = d
+	m := &t.cfg.Model
+	if m.VocabSize == 0 {
+		m.VocabSize = d.vocab
+	}
+	if m.VocabSize < d.vocab {
+		return fmt.Errorf("%s has ids up to %d but the model has a vocabulary of %d: use the token file that the model was made for",
+			t.cfg.Data[0].Path, d.vocab-1, m.VocabSize)
+	}
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	steps := t.cfg.MaxSteps
+	perStep := t.cfg.tokensPerStep()
+	switch {
+	case steps > 0 && t.cfg.MaxTokens > 0:
+		steps = min(steps, ceilDiv(t.cfg.MaxTokens, perStep))
+	case t.cfg.MaxTokens > 0:
+		steps = ceilDiv(t.cfg.MaxTokens, perStep)
+	case steps == 0:
+		steps = ceilDiv(d.tokens(), perStep)
+	}
+	t.cfg = t.cfg.withSteps(steps)
+	if err := t.cfg.Schedule.Validate(); err != nil {
+		return err
+	}
+	t.sampler, err = corpus.NewSampler(corpus.SamplerOptions{
+		Sources: d.train, Context: t.cfg.Context, Seed: t.cfg.Seed, DocMask: t.cfg.DocMask,
+	})
+	if err != nil {
+		return err
+	}
+	t.tokens, t.targets = make([]int32, perStep), make([]int32, perStep)
+	if t.cfg.DocMask {
+		t.docStart = make([]int32, perStep)
+	}
+	return nil
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// graphOptions are the training graph's shape and loss.
+func (t *Trainer) graphOptions() model.TrainOptions {
+	return model.TrainOptions{
+		Batch: t.cfg.Batch, Context: t.cfg.Context,
+		LabelSmoothing: t.cfg.LabelSmoothing, ZLoss: t.cfg.ZLoss,
+		DocMask: t.cfg.DocMask, Recompute: t.cfg.Recompute,
+	}
+}
+
+// paramOptions are the parameter buffers, as far as the device can serve them.
+func (t *Trainer) paramOptions(lim op.Limits) model.ParamOptions {
+	return model.ParamOptions{
+		Grads: true, Moments: !t.cfg.Moments8, Moments8: t.cfg.Moments8,
+		Mirror: t.cfg.Precision == "mixed" && lim.F16,
+	}
+}
+
+// openDevice opens the backend and allocates everything that training needs.
+func (t *Trainer) openDevice() (err error) {
+	if t.backend, err = t.opt.Open(); err != nil {
+		return err
+	}
+	t.runner = op.NewRunner(t.backend)
+	popt := t.paramOptions(t.backend.Limits())
+	if t.cfg.Precision == "mixed" && !popt.Mirror {
+		t.notice("this device has no 16-bit floats: training goes on in f32")
+	}
+	if t.params, err = model.NewParams(t.runner, t.cfg.Model, popt); err != nil {
+		return t.tooLarge(err)
+	}
+	if t.graph, err = model.NewGraph(t.runner, t.params, t.graphOptions()); err != nil {
+		return t.tooLarge(err)
+	}
+	if t.adam, err = optim.New(t.runner, t.params, t.cfg.Optim); err != nil {
+		return err
+	}
+	t.eval, err = NewEvaluator(t.graph, t.data.val, t.data.byteLens)
+	return err
+}
+
+// tooLarge adds what to change to an allocation that failed.
+func (t *Trainer) tooLarge(err error) error {
+	plan, planErr := t.plan()
+	if planErr != nil {
+		return err
+	}
+	return fmt.Errorf("%w (the run needs %s in all; take a smaller --batch or --context, --recompute, --moments8 or a smaller --preset)",
+		err, FormatBytes(plan.Total()))
+}
+
+func (t *Trainer) plan() (model.Plan, error) {
+	lim := t.backend.Limits()
+	return model.PredictMemory(t.cfg.Model, t.paramOptions(lim), t.graphOptions(), lim)
+}
+
+// closeDevice releases what openDevice made.
+func (t *Trainer) closeDevice() {
+	if t.graph != nil {
+		t.graph.Close()
+	}
+	if t.params != nil {
+		t.params.Close()
+	}
+	if t.backend != nil {
+		t.backend.Close()
+	}
+	t.backend, t.runner, t.params, t.graph, t.adam, t.eval = nil, nil, nil, nil, nil, nil
+}
+
+// openLog starts the run log, or cuts it back to the restored step.
+func (t *Trainer) openLog(resume bool) error {
+	path := filepath.Join(t.opt.Dir, runlog.FileName)
+	log, err := runlog.Open(path, t.state.Step)
+	if errors.Is(err, os.ErrNotExist) || !resume {
+		log, err = runlog.Create(path)
+	}
+	if err != nil {
+		return err
+	}
+	t.log = log
+	if t.opt.JSON != nil {
+		log.Tee(t.opt.JSON)
+	}
+	kind := runlog.KindStart
+	if resume {
+		kind = runlog.KindResume
+	}
+	return log.Event(kind, t.state.Step, "", runlog.Start{
+		Version: t.opt.Version, Device: t.backend.Device(), Seed: t.cfg.Seed, Config: t.cfg, Args: t.opt.Args,
+	})
+}
+
+// Info describes the run.
+func (t *Trainer) Info() (Info, error) {
+	plan, err := t.plan()
+	info := Info{
+		Config: t.cfg, Device: t.backend.Device(), Params: t.cfg.Model.NumParams(), Plan: plan,
+		TrainTokens: t.data.tokens(), FirstStep: t.state.Step, LastStep: t.cfg.MaxSteps,
+	}
+	for _, s := range t.data.val {
+		info.ValTokens += s.Hi - s.Lo
+	}
+	return info, err
+}
+
+// Close releases the device, the files and the run folder. It is safe to call
+// more than once.
+func (t *Trainer) Close() error {
+	t.closeDevice()
+	if t.data != nil {
+		t.data.close()
+	}
+	var err error
+	if t.log != nil {
+		err = t.log.Close()
+	}
+	if t.lock != nil {
+		t.lock.Unlock()
+	}
+	t.data, t.log, t.lock = nil, nil, nil
+	return err
+}
+
+func (t *Trainer) notice(s string) {
+	if t.log != nil {
+		t.log.Event(runlog.KindWarning, t.state.Step, s, nil)
+	}
+	if t.opt.Observer.Notice != nil {
+		t.opt.Observer.Notice(s)
+	}
+}
+
+// FormatBytes renders a size in binary units, such as "1.5 GiB".
+func FormatBytes(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, i := float64(n)/unit, 0
+	for f >= unit && i < 4 {
+		f /= unit
+		i++
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGTP"[i])
+}
