@@ -13,8 +13,8 @@ import (
 // the number of threads, and there is a bounded number of jobs in memory.
 
 const (
-	// jobBytes is the amount of raw text from which on a job is handed to a worker.
-	jobBytes = 256 << 10
+	// jobBytes is the amount of raw text from which on a job is handed to a worker, less than a piece of a long text.
+	jobBytes = 192 << 10
 	// jobRecords bounds the records of a job when documents are tiny.
 	jobRecords = 4096
 	// encodePiece is the length from which on one text is encoded in parts.
