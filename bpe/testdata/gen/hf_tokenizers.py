@@ -7,7 +7,7 @@ Pinned: tokenizers 0.23.2 (pip install tokenizers==0.23.2), Python 3.9 or later,
                                       ../hf_golden.json; `go test ./bpe` compares. Under a minute.
   hf_tokenizers.py --bench FILE [--tokenizer F.json] [--repeat N] [--threads 1,2,16] [--vocab 32768]
                                       trains on and encodes FILE, prints one JSON line per run: seconds, MB/s,
-                                      peak memory, hashes. bench/tokenizer prints the same for Tezgah.
+                                      peak memory, hashes. scripts/tokenizer-bench prints the same for Tezgah.
 
 The generator below repeats ../../golden_gen_test.go statement by statement.
 """
@@ -204,7 +204,7 @@ def golden():
 
 
 def documents(path):
-    """The lines of a file gathered into documents of at least 8 KiB, as bench/tokenizer does."""
+    """The lines of a file gathered into documents of at least 8 KiB, as scripts/tokenizer-bench does."""
     docs, cur, size = [], [], 0
     with open(path, "rb") as f:
         data = f.read()
