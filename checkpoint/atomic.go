@@ -137,6 +137,9 @@ func removeTemps(dir, base string) {
 }
 
 func removeStale(path string) {
+	if !hasLocks {
+		return
+	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return

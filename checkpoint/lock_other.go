@@ -4,7 +4,12 @@ package checkpoint
 
 import "os"
 
-const canDeleteOpen = false
+// Without locks a stale temporary file cannot be told from a living one, so
+// none is removed.
+const (
+	hasLocks      = false
+	canDeleteOpen = false
+)
 
 // tryLock always succeeds: this platform has no file locks, or one process
 // only (a browser).

@@ -9,9 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canDeleteOpen says that a file can be removed while it is open, so that the
-// lock on a stale one can be held until it is gone.
-const canDeleteOpen = true
+// A file can be removed while it is open, so that the lock on a stale one can
+// be held until it is gone.
+const (
+	hasLocks      = true
+	canDeleteOpen = true
+)
 
 // tryLock takes the exclusive lock of an open file without waiting, and
 // reports whether it was free. The lock ends when the file is closed.

@@ -7,9 +7,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// canDeleteOpen: Windows refuses to remove a file that this process has open,
-// and equally one that another has, so no lock is needed while removing.
-const canDeleteOpen = false
+// Windows refuses to remove a file that this process has open, and equally one
+// that another has, so no lock is needed while removing.
+const (
+	hasLocks      = true
+	canDeleteOpen = false
+)
 
 // tryLock takes the exclusive lock of an open file without waiting, and
 // reports whether it was free. The lock ends when the file is closed. Windows

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -247,7 +248,7 @@ func TestWriteRefuses(t *testing.T) {
 		{"too little data", nil, []Tensor{Float32s("x", []int{3}, []float32{1, 2})}, []string{`"x"`, "8 bytes", "want 12"}},
 		{"too much data", nil, []Tensor{Float32s("x", []int{1}, []float32{1, 2})}, []string{`"x"`, "4 bytes", "too many"}},
 		{"negative shape", nil, []Tensor{Float32s("x", []int{-1}, nil)}, []string{"negative"}},
-		{"overflow", nil, []Tensor{Float32s("x", []int{1 << 31, 1 << 31}, nil)}, []string{"larger than any file"}},
+		{"overflow", nil, []Tensor{Float32s("x", []int{math.MaxInt32, math.MaxInt32, 16}, nil)}, []string{"larger than any file"}},
 		{"no type", nil, []Tensor{Bytes("x", 99, nil, nil)}, []string{"element type"}},
 		{"no source", nil, []Tensor{{Info: ok.Info}}, []string{"Read and Write"}},
 		{"bad metadata", map[string]string{"a": "\xff"}, []Tensor{ok}, []string{`"a"`, "UTF-8"}},
@@ -320,6 +321,9 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := raw(c.header, c.data)
 			_, err := NewFile(bytes.NewReader(b), int64(len(b)), "bad.safetensors")
+			if strconv.IntSize == 32 && err != nil && strings.Contains(err.Error(), "too large for this machine") {
+				return // refused sooner where an int has 32 bits
+			}
 			wantError(t, err, "bad.safetensors", c.want)
 			if !errors.Is(err, ErrCorrupt) {
 				t.Errorf("error %v is not ErrCorrupt", err)

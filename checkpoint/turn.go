@@ -121,7 +121,7 @@ func (s source) turnBlock(out []float32, first, n int) error {
 	for r := 0; r < rows; r += bandRows {
 		height := min(bandRows, rows-r)
 		for i := range height {
-			if err := s.f.ReadAt(s.name, raw, int64((r+i)*cols+first)*int64(size)); err != nil {
+			if err := s.f.ReadAt(s.name, raw, (int64(r+i)*int64(cols)+int64(first))*int64(size)); err != nil {
 				return err
 			}
 			widen(band[i], raw)
