@@ -90,6 +90,13 @@ func (s *attnShape) rowAt(x *tile, r int) int {
 	return (x.b*s.h+x.head*s.g+r%s.g)*s.t + x.t0 + r/s.g
 }
 
+// columns is n keys from k0, rounded up to whole tiles of the micro-kernels as
+// far as rows of transposed keys and of scores reach. What the extra columns
+// hold is never looked at.
+func (s *attnShape) columns(k0, n int) int {
+	return min((n+31)&^31, s.ldt-k0, scoreStride)
+}
+
 // seen is the part of keys [k0, k0+n) that row r sees, relative to k0.
 func (s *attnShape) seen(x *tile, r, k0, n int) (from, to int) {
 	t := x.t0 + r/s.g
@@ -125,21 +132,13 @@ type transposeTask struct {
 }
 
 // do transposes a block of keys of one pair: (keys, D) to (D, keys).
-func (t *transposeTask) do(_ *Backend, _, lo, _ int) {
+func (t *transposeTask) do(b *Backend, _, lo, _ int) {
 	parts := (t.t + keysPerTr - 1) / keysPerTr
 	pair, j0 := lo/parts, lo%parts*keysPerTr
 	j1 := min(t.t, j0+keysPerTr)
 	ld := t.kvh * t.d
-	src := t.x[(pair/t.kvh*t.t*t.kvh+pair%t.kvh)*t.d:]
-	dst := t.xt[pair*t.d*t.ldt:]
-	for d := range t.d {
-		row := dst[d*t.ldt+j0 : d*t.ldt+j1]
-		at := j0*ld + d
-		for j := range row {
-			row[j] = src[at]
-			at += ld
-		}
-	}
+	src := t.x[(pair/t.kvh*t.t*t.kvh+pair%t.kvh)*t.d+j0*ld:]
+	b.k.Transpose(t.xt[pair*t.d*t.ldt+j0:], t.ldt, src, ld, j1-j0, t.d)
 }
 
 // transposed fills xt with x (B, T, KVH, D) as (B, KVH, D, ldt) and returns it.

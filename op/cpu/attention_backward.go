@@ -110,8 +110,8 @@ func (t *attnBackTask) run(k kern.Kernels, ws *kern.Workspace, m *attnTile, x *t
 	pair := (x.b*t.kvh + x.head) * d * t.ldt
 	for k0 := x.keys; k0 < x.last; k0 += keyBlock {
 		n := min(keyBlock, x.last-k0)
-		k.GemmST(ws, kern.NN, x.rows, n, d, m.q, d, t.kt[pair+k0:], t.ldt, m.s, scoreStride, false)
-		k.GemmST(ws, kern.NN, x.rows, n, d, m.dout, d, t.vt[pair+k0:], t.ldt, m.ds, scoreStride, false)
+		k.GemmST(ws, kern.NN, x.rows, t.columns(k0, n), d, m.q, d, t.kt[pair+k0:], t.ldt, m.s, scoreStride, false)
+		k.GemmST(ws, kern.NN, x.rows, t.columns(k0, n), d, m.dout, d, t.vt[pair+k0:], t.ldt, m.ds, scoreStride, false)
 		for r := range x.rows {
 			from, to := t.seen(x, r, k0, n)
 			m.softmaxGradRow(k, r, n, from, to)

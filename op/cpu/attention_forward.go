@@ -53,7 +53,7 @@ func (t *attnTask) run(k kern.Kernels, ws *kern.Workspace, m *attnTile, x *tile)
 	kt := t.kt[(x.b*t.kvh+x.head)*d*t.ldt:]
 	for k0 := x.keys; k0 < x.last; k0 += keyBlock {
 		n := min(keyBlock, x.last-k0)
-		k.GemmST(ws, kern.NN, x.rows, n, d, m.q, d, kt[k0:], t.ldt, m.s, scoreStride, false)
+		k.GemmST(ws, kern.NN, x.rows, t.columns(k0, n), d, m.q, d, kt[k0:], t.ldt, m.s, scoreStride, false)
 		for r := range x.rows {
 			from, to := t.seen(x, r, k0, n)
 			m.softmaxRow(k, r, d, m.s[r*scoreStride:][:n], from, to, k0 > x.keys)

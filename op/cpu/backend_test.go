@@ -48,7 +48,11 @@ func (x *rig) f(dims ...int) op.Tensor {
 	v := x.alloc(tensor.F32, dims...)
 	x.n++
 	data := make([]float32, v.Len())
-	tensor.NewRNG(5, x.n).Normal(data, 0, 1)
+	const block = 1 << 14 // then the same again: drawing is slow
+	tensor.NewRNG(5, x.n).Normal(data[:min(block, len(data))], 0, 1)
+	for i := block; i < len(data); i += block {
+		copy(data[i:], data[:block])
+	}
 	op.WriteSlice(x.r, v, data)
 	return v
 }
