@@ -11,10 +11,10 @@ type rule struct {
 	why     string
 }
 
-// everything is what a program may be put together from: all but the device
-// layer, which only the WebGPU backend sees.
+// everything is what a program may be put together from. Programs see gpu only
+// to list the adapters and open the one that a backend is then built on.
 var everything = []string{
-	"bench", "bpe", "checkpoint", "corpus", "generate", "internal/...", "model", "op", "op/cpu", "op/ref", "op/optest",
+	"bench", "bpe", "checkpoint", "corpus", "generate", "gpu", "internal/...", "model", "op", "op/cpu", "op/ref", "op/optest",
 	"op/webgpu", "optim", "runlog", "tensor", "train", "workbench",
 }
 
@@ -29,14 +29,15 @@ var rules = []rule{
 	{pkg: "op", own: []string{"tensor"}, why: "the contract between model and backends"},
 	{pkg: "op/ref", own: []string{"op", "tensor"}, why: "plain loops, the reference of every backend"},
 	{pkg: "op/optest", own: []string{"op", "op/ref", "tensor"}, why: "compares any backend with the reference"},
-	{pkg: "op/cpu/...", own: []string{"op", "op/ref", "op/cpu/...", "tensor", "internal/..."}, ext: []string{"golang.org/x/sys/cpu"},
+	{pkg: "op/cpu/...", own: []string{"op", "op/ref", "op/cpu/...", "tensor", "internal/..."}, ext: []string{"golang.org/x/sys/cpu"}, testExt: []string{"golang.org/x/sys/unix"},
 		why: "a backend; x/sys/cpu tells which instructions there are"},
 	{pkg: "op/cpu/internal/asm/gen", own: []string{"op/cpu/..."}, ext: []string{"github.com/mmcloughlin/avo"},
 		why: "the only user of the assembly generator"},
 	{pkg: "gpu/...", own: []string{"gpu/...", "tensor", "internal/..."}, ext: []string{"github.com/gogpu", "github.com/go-webgpu", "golang.org/x/sys"},
 		why: "the only package that touches a binding; it knows buffers and kernels, no ops"},
 	{pkg: "op/webgpu/...", own: []string{"op", "op/webgpu/...", "gpu", "tensor", "internal/..."}, testOwn: []string{"gpu/gputest", "model", "optim"},
-		why: "a backend; the only package that sees gpu"},
+		testExt: []string{"github.com/gogpu/naga"},
+		why:     "a backend; the only one that dispatches through gpu; its tests compile the kernels without a device"},
 	{pkg: "bpe", own: []string{"tensor", "internal/..."}, ext: []string{"golang.org/x/text"}, testExt: []string{"github.com/dlclark/regexp2"},
 		why: "text to ids and back; the tests compare its matcher with a regular-expression engine"},
 	{pkg: "corpus", own: []string{"bpe", "tensor", "internal/..."},
