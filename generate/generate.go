@@ -33,8 +33,8 @@ type Piece struct {
 
 // Result says how a generation ended.
 type Result struct {
-	Text         string        // all new text
-	PromptTokens int           // after cutting
+	Text         string // all new text
+	PromptTokens int    // after cutting
 	NewTokens    int
 	Reason       string        // "end" of document, "stop" text, "length", "canceled"
 	Notes        []string      // for the user: a cut prompt, sliding past the context

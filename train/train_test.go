@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -531,5 +532,48 @@ func TestLoadModel(t *testing.T) {
 	defer m.Params.Close()
 	if m.Tokenizer.VocabSize() != m.Params.Config().VocabSize {
 		t.Errorf("tokenizer has %d ids, model %d", m.Tokenizer.VocabSize(), m.Params.Config().VocabSize)
+	}
+}
+
+// TestNoGrowth trains a thousand steps and looks at the heap and at the
+// backend's memory on the way: after the first hundred neither may grow. The
+// bound leaves room for the Go runtime's own tables.
+func TestNoGrowth(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	cfg.Batch, cfg.Accum, cfg.MaxSteps, cfg.EvalEvery, cfg.CheckpointEvery = 1, 1, 1000, 100, 100
+	var heap, device []int64
+	var tr *Trainer
+	opt := Options{Dir: filepath.Join(dir, "run"), Open: openCPU, Observer: Observer{Step: func(s runlog.Step, _ Pace) {
+		if s.Step%100 == 0 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			now, _ := tr.backend.MemoryBytes()
+			heap, device = append(heap, int64(m.HeapAlloc)), append(device, now)
+		}
+	}}}
+	tr, err := New(cfg, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	info, err := tr.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if len(heap) != 10 {
+		t.Fatalf("%d samples", len(heap))
+	}
+	for i := range heap {
+		if heap[i] > heap[1]+256<<10 {
+			t.Errorf("after %d steps the heap has %d bytes, after 200 it had %d", 100*(i+1), heap[i], heap[1])
+		}
+		if device[i] != info.Plan.Total() {
+			t.Errorf("after %d steps the device holds %d bytes, predicted %d", 100*(i+1), device[i], info.Plan.Total())
+		}
 	}
 }
