@@ -118,13 +118,14 @@ func profileRows(prof *op.Profile, peak op.Peak, steps int) (rows []profileRow, 
 		total += r.Time
 	}
 	for _, r := range prof.Rows() {
-		s := max(r.Time.Seconds(), 1e-12)
-		compute, memory := float64(r.FLOPs)/s/peak.FLOPS, float64(r.Bytes)/s/peak.BytesPerSec
-		rows = append(rows, profileRow{
-			Kernel: r.Label, Calls: float64(r.Calls) / n, Ms: s * 1e3 / n, Share: float64(r.Time) / float64(total),
-			GBPerSec: float64(r.Bytes) / s / 1e9, GFLOPS: float64(r.FLOPs) / s / 1e9,
-			ShareOfPeak: max(compute, memory), BoundByMemory: memory > compute,
-		})
+		s := r.Time.Seconds()
+		row := profileRow{Kernel: r.Label, Calls: float64(r.Calls) / n, Ms: s * 1e3 / n, Share: float64(r.Time) / float64(total)}
+		if r.Time > time.Duration(r.Calls)*time.Microsecond { // below that a rate would be noise
+			compute, memory := float64(r.FLOPs)/s/peak.FLOPS, float64(r.Bytes)/s/peak.BytesPerSec
+			row.GBPerSec, row.GFLOPS = float64(r.Bytes)/s/1e9, float64(r.FLOPs)/s/1e9
+			row.ShareOfPeak, row.BoundByMemory = max(compute, memory), memory > compute
+		}
+		rows = append(rows, row)
 	}
 	return rows, total.Seconds() * 1e3 / n
 }
