@@ -1,17 +1,26 @@
-# Everything here needs Go alone; tests that need a GPU or a browser are left
-# out, by name, unless TEZGAH_REQUIRE_GPU=1 or TEZGAH_REQUIRE_BROWSER=1 is set
-# (then a missing one is a failure). .ci/run installs both and sets both.
+# Everything here needs Go alone. Tests that need a GPU are skipped, by name,
+# where there is none, unless TEZGAH_REQUIRE_GPU=1 makes that a failure. Tests in
+# a browser run with TEZGAH_REQUIRE_BROWSER=1, which needs Node and Chromium.
+# .ci/run installs all of it and sets both.
 
 GO ?= go
 export CGO_ENABLED = 0
 
-.PHONY: build test check bench fuzz
+.PHONY: build test test-browser check bench
 
 build:
 	$(GO) build -o bin/tezgah ./cmd/tezgah
 
 test: check
 	$(GO) test ./...
+	@if [ "$$TEZGAH_REQUIRE_BROWSER" = 1 ]; then $(MAKE) test-browser; \
+	else echo "tests in a browser were left out: set TEZGAH_REQUIRE_BROWSER=1 to run them"; fi
+
+# The device layer and the operations, compiled to wasm, in headless Chromium.
+BROWSER_TESTS = ./gpu ./op/webgpu
+test-browser:
+	cd scripts/wasm-browser-exec && npm ci --no-audit --no-fund --silent
+	GOOS=js GOARCH=wasm $(GO) test -exec "node $(CURDIR)/scripts/wasm-browser-exec/run.mjs" $(BROWSER_TESTS)
 
 # Formatting, vet, and the platforms that must always build.
 check:

@@ -42,6 +42,7 @@ func (h *halDriver) compile(source, entry string, slots []Slot) (hal.ShaderSourc
 		for i := range result.SPIRV {
 			result.SPIRV[i] = binary.LittleEndian.Uint32(words[4*i:])
 		}
+		result.SPIRV = dropWorkgroupInit(result.SPIRV)
 	}
 	// From here on the module is only looked at, without what is not used.
 	ir.CompactUnused(module)
