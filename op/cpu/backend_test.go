@@ -120,6 +120,7 @@ func (x *rig) workload() map[string]func() {
 		"matmul":           func() { r.MatMul(op.MatMul{A: a, B: w, C: y}) },
 		"matmul residual":  func() { r.MatMul(op.MatMul{A: a, B: w, C: y, Residual: g}) },
 		"matmul f16":       func() { r.MatMul(op.MatMul{A: a, B: w16, C: y}) },
+		"one row f16":      func() { r.MatMul(op.MatMul{A: a.RowRange(0, 1), B: w16, C: y.RowRange(0, 1)}) },
 		"matmul_t":         func() { r.MatMul(op.MatMul{A: y, B: w, C: da, TransB: true}) },
 		"matmul_at":        func() { r.MatMul(op.MatMul{A: a, B: y, C: dw, TransA: true}) },
 		"one row":          func() { r.MatMul(op.MatMul{A: a.RowRange(0, 1), B: w, C: y.RowRange(0, 1)}) },

@@ -20,6 +20,10 @@ func (b *Backend) KVAppend(a op.KVAppend) error {
 	return nil
 }
 
+// decodeWork is how many products of a query with keys a piece should have: less
+// is done before another thread has woken.
+const decodeWork = 1 << 15
+
 type attnDecodeTask struct {
 	q, k, v, out       []float32
 	h, g, d, slots, kv int // kv is the distance of slots, KVH·D
@@ -48,13 +52,14 @@ func (t *attnDecodeTask) do(b *Backend, w, lo, hi int) {
 }
 
 // AttentionDecode is attention of one query per sequence over Len cache slots.
-// Each head reads its keys and values once; the threads share the heads.
+// Each head reads its keys and values once; the threads share the heads, several
+// a piece while the caches are short.
 func (b *Backend) AttentionDecode(a op.AttentionDecode) error {
 	t := &b.tasks.attnDecode
 	*t = attnDecodeTask{q: floats(a.Q), k: floats(a.KCache), v: floats(a.VCache), out: floats(a.Out),
 		h: a.Q.Dims[1], g: a.Q.Dims[1] / a.KCache.Dims[2], d: a.Q.Dims[2], slots: a.KCache.Dims[1],
 		kv: a.KCache.Dims[2] * a.KCache.Dims[3], n: a.Len, scale: a.Scale}
-	b.each(a.Q.Dims[0]*t.h, 1, t)
+	b.each(a.Q.Dims[0]*t.h, max(1, decodeWork/(t.n*t.d)), t)
 	*t = attnDecodeTask{}
 	return nil
 }

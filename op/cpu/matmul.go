@@ -50,6 +50,10 @@ const halfBlock = 1 << 20
 func (b *Backend) matMulHalf(a op.MatMul, add bool) {
 	m, n, k := a.Sizes()
 	x, w, c := floats(a.A), halves(a.B), floats(a.C)
+	if m <= halfRows && !a.TransA {
+		b.fewRowsHalf(a, x, w, c, add)
+		return
+	}
 	rows, cols := a.B.Dims[0], a.B.Dims[1]
 	step := min(rows, max(1, halfBlock/cols))
 	b.shared.weights = grow(b.shared.weights, step*cols)
@@ -64,6 +68,61 @@ func (b *Backend) matMulHalf(a op.MatMul, add bool) {
 			b.engine.Gemm(kern.TN, m, n, part, x[lo*m:], m, wide, cols, c, n, add || lo > 0)
 		default:
 			b.engine.Gemm(kern.NN, m, n, part, x[lo:], k, wide, cols, c, n, add || lo > 0)
+		}
+	}
+}
+
+// halfRows is the most rows for which float16 weights are used as soon as they
+// are converted, in the first-level cache: a decoding step reads every weight
+// once, two bytes instead of four.
+const halfRows = 8
+
+// A piece of a product with few rows is halfCols columns of C, made of as many
+// columns of B (X·W) or rows of B (dY·Wᵀ).
+const halfCols = 512
+
+type fewRowsTask struct {
+	x, c    []float32
+	w       []uint16
+	m, n, k int
+	transB  bool
+	add     bool
+}
+
+func (b *Backend) fewRowsHalf(a op.MatMul, x []float32, w []uint16, c []float32, add bool) {
+	t := &b.tasks.fewRows
+	m, n, k := a.Sizes()
+	*t = fewRowsTask{x, c, w, m, n, k, a.TransB, add}
+	b.each(n, halfCols, t)
+	*t = fewRowsTask{}
+}
+
+func (t *fewRowsTask) do(b *Backend, worker, lo, hi int) {
+	me := &b.workers[worker]
+	if t.transB {
+		me.row = grow(me.row, t.k)
+		for j := lo; j < hi; j++ {
+			b.k.F16ToF32(me.row, t.w[j*t.k:(j+1)*t.k])
+			for i := range t.m {
+				s := b.k.Dot(t.x[i*t.k:(i+1)*t.k], me.row)
+				if t.add {
+					s += t.c[i*t.n+j]
+				}
+				t.c[i*t.n+j] = s
+			}
+		}
+		return
+	}
+	if !t.add {
+		for i := range t.m {
+			clear(t.c[i*t.n+lo : i*t.n+hi])
+		}
+	}
+	me.row = grow(me.row, hi-lo)
+	for l := range t.k {
+		b.k.F16ToF32(me.row, t.w[l*t.n+lo:l*t.n+hi])
+		for i := range t.m {
+			b.k.Axpy(t.c[i*t.n+lo:i*t.n+hi], t.x[i*t.k+l], me.row)
 		}
 	}
 }

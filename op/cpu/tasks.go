@@ -19,6 +19,7 @@ type tasks struct {
 	toHalf     toHalfTask
 	fromHalf   fromHalfTask
 	sum        sumTask
+	fewRows    fewRowsTask
 	embed      embedTask
 	embedBack  embedBackTask
 	norm       normTask
