@@ -36,6 +36,11 @@ func goldenTokenizers(t *testing.T) map[string][]byte {
 		model["vocab"].(map[string]any)["<|endoftext|>"] = 1199
 		f["post_processor"] = map[string]any{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true}
 	})
+	files["tokenizer_import_smollm.json"] = rewrite(t, files["tokenizer_own_gpt2.json"], func(f, model map[string]any) {
+		f["pre_tokenizer"] = map[string]any{"type": "Sequence", "pretokenizers": []any{
+			map[string]any{"type": "Digits", "individual_digits": true},
+			map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}}}
+	})
 	files["tokenizer_import_llama3.json"] = rewrite(t, files["tokenizer_own_llama3.json"], func(f, model map[string]any) {
 		// Whole words that no merge reaches any more, because every fifth merge is missing.
 		model["ignore_merges"] = true

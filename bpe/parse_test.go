@@ -62,6 +62,7 @@ func TestParseRefuses(t *testing.T) {
 		{`"use_regex":false`, `"use_regex":true`, "arrangement"},
 		{`"add_prefix_space":false`, `"add_prefix_space":true`, "add_prefix_space"},
 		{`"type":"Split"`, `"type":"Digits"`, "Digits"},
+		{`"type":"Split"`, `"individual_digits":true,"type":"Digits"`, "arrangement"},
 		{`"post_processor":null`, `"post_processor":{"type":"BertProcessing"}`, "BertProcessing"},
 		{`"decoder":{"type":"ByteLevel"`, `"decoder":{"type":"WordPiece"`, "WordPiece"},
 		{`"vocab":{`, `"vocab":{"x!y":0,`, "two tokens"},

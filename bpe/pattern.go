@@ -15,6 +15,10 @@ const (
 	Llama3  Pattern = "llama3"
 	Qwen2   Pattern = "qwen2"
 	Turkish Pattern = "turkish"
+
+	// GPT2Digits is GPT2 on the parts of the text between numbers, every number a pre-token of its own (StarCoder,
+	// SmolLM). It is for imported tokenizers only.
+	GPT2Digits Pattern = "gpt2-digits"
 )
 
 // Patterns lists the pattern names in the order in which help texts show them.
@@ -36,7 +40,7 @@ const (
 type rules struct {
 	name         Pattern
 	contractions contractions
-	digits       int  // most digits in one pre-token; 0 means any number
+	digits       int  // most numbers in one pre-token; 0 means any; 1 with gpt2 means GPT2Digits
 	gpt2         bool // the GPT-2 grammar instead of the Llama 3 one
 }
 
@@ -46,6 +50,8 @@ const (
 	foldHead  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|`
 	gpt2Regex = `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 )
+
+var gpt2DigitsRules = rules{GPT2Digits, contractLower, 1, true}
 
 // canonical maps each pattern to its rules and to the regular expression that write.go exports for it.
 var canonical = map[Pattern]struct {

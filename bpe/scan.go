@@ -49,6 +49,8 @@ func (r *rules) nextLlama3(text []byte, i int) int {
 // nextGPT2 follows, in this order:
 //
 //	contractions | ?\p{L}+ | ?\p{N}+ | ?[^\s\p{L}\p{N}]+ | \s+(?!\S) | \s+
+//
+// With digits 1, a number is a pre-token of its own and ends the text before it.
 func (r *rules) nextGPT2(text []byte, i int) int {
 	if text[i] == '\'' && r.contractions != contractNone {
 		if end := contraction(text, i+1, r.contractions); end > 0 {
@@ -59,20 +61,27 @@ func (r *rules) nextGPT2(text []byte, i int) int {
 	j := i + n
 	if text[i] == ' ' && j < len(text) {
 		follow, width := classAt(text, j)
-		if follow == classLetter {
-			return skipLetters(text, j+width)
-		}
-		if follow < classSpace {
-			return skip(text, j+width, follow)
+		if follow < classSpace && !(follow == classNumber && r.digits == 1) {
+			c, j = follow, j+width
 		}
 	}
-	if c == classLetter {
+	switch {
+	case c == classLetter:
 		return skipLetters(text, j)
-	}
-	if c < classSpace {
+	case c == classNumber && r.digits == 1:
+		return j
+	case c < classSpace:
 		return skip(text, j, c)
 	}
-	return spaces(text, i, false)
+	end := spaces(text, i, false)
+	if r.digits == 1 {
+		if all := spaceAfter(text, i); all < len(text) {
+			if follow, _ := classAt(text, all); follow == classNumber {
+				return all
+			}
+		}
+	}
+	return end
 }
 
 // skipDigits returns the end of at most limit more numbers from text[i] on.

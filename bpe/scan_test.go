@@ -84,6 +84,31 @@ func TestScanAgainstRegex(t *testing.T) {
 	}
 }
 
+// TestScanDigits compares GPT2Digits with its definition: split at numbers, then GPT-2's expression on each part.
+func TestScanDigits(t *testing.T) {
+	re := regexOf(t, gpt2Regex)
+	rng := rand.New(rand.NewPCG(4, 4))
+	for i := range 600 {
+		text := randomText(rng, 1+i%40)
+		var want []string
+		for part := text; part != ""; {
+			at := strings.IndexFunc(part, func(r rune) bool { return classes[r] == classNumber })
+			if at < 0 {
+				at = len(part)
+			}
+			want = append(want, regexWords(t, re, part[:at])...)
+			part = part[at:]
+			if part != "" {
+				_, n := utf8.DecodeRuneInString(part)
+				want, part = append(want, part[:n]), part[n:]
+			}
+		}
+		if got := words(gpt2DigitsRules, text); !slices.Equal(got, want) {
+			t.Fatalf("text %q\n got %q\nwant %q", text, got, want)
+		}
+	}
+}
+
 func TestScanCases(t *testing.T) {
 	for _, c := range []struct {
 		pattern Pattern

@@ -15,11 +15,12 @@ type stepJSON struct {
 	Processors    []stepJSON `json:"processors"`    // of a Sequence
 	Decoders      []stepJSON `json:"decoders"`      // of a Sequence
 
-	AddPrefixSpace bool        `json:"add_prefix_space"` // ByteLevel
-	UseRegex       *bool       `json:"use_regex"`        // ByteLevel; absent means true
-	Pattern        patternJSON `json:"pattern"`          // Split
-	Behavior       string      `json:"behavior"`         // Split
-	Invert         bool        `json:"invert"`           // Split
+	AddPrefixSpace bool        `json:"add_prefix_space"`  // ByteLevel
+	UseRegex       *bool       `json:"use_regex"`         // ByteLevel; absent means true
+	Pattern        patternJSON `json:"pattern"`           // Split
+	Behavior       string      `json:"behavior"`          // Split
+	Invert         bool        `json:"invert"`            // Split
+	Individual     bool        `json:"individual_digits"` // Digits
 
 	Single []templateJSON `json:"single"` // TemplateProcessing
 }
@@ -85,15 +86,15 @@ func parseNormalizer(raw json.RawMessage) (nfc bool, err error) {
 	return nfc, err
 }
 
-// parsePreTokenizer accepts ByteLevel with its built-in GPT-2 expression, or a Split by a known expression and then
-// ByteLevel without one.
+// parsePreTokenizer accepts ByteLevel with its built-in GPT-2 expression, alone or after individual Digits, or a Split by
+// a known expression and then ByteLevel without one.
 func parsePreTokenizer(raw json.RawMessage) (rules, error) {
 	steps, err := flatten("pre_tokenizer", raw)
 	if err != nil {
 		return rules{}, err
 	}
 	for _, s := range steps {
-		if s.Type != "ByteLevel" && s.Type != "Split" {
+		if s.Type != "ByteLevel" && s.Type != "Split" && !(s.Type == "Digits" && s.Individual) {
 			return rules{}, unsupported("pre_tokenizer", s.Type)
 		}
 		if s.AddPrefixSpace {
@@ -106,9 +107,11 @@ func parsePreTokenizer(raw json.RawMessage) (rules, error) {
 		return canonical[GPT2].rules, nil
 	case len(steps) == 2 && steps[0].Type == "Split" && steps[1].Type == "ByteLevel" && !regexOf(steps[1]):
 		return parseSplit(&steps[0])
+	case len(steps) == 2 && steps[0].Type == "Digits" && steps[1].Type == "ByteLevel" && regexOf(steps[1]):
+		return gpt2DigitsRules, nil
 	}
-	return rules{}, errors.New("bpe: pre_tokenizer is neither ByteLevel with use_regex nor a Split followed by ByteLevel " +
-		"without use_regex; no other arrangement is supported")
+	return rules{}, errors.New("bpe: pre_tokenizer is neither ByteLevel with use_regex, alone or after Digits, nor a Split " +
+		"followed by ByteLevel without use_regex; no other arrangement is supported")
 }
 
 func parseSplit(s *stepJSON) (rules, error) {

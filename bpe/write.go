@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"strings"
 )
 
 // writeJSON writes the canonical tokenizer.json of a trained tokenizer: the vocabulary by ascending id, one token and
@@ -63,16 +63,18 @@ func preTokenizerJSON(r rules) string {
 
 // byID returns the tokens of a vocabulary by ascending id.
 func byID(vocab map[string]int32) []string {
-	texts := make([]string, 0, len(vocab))
-	for text := range vocab {
-		texts = append(texts, text)
+	texts := make([]string, len(vocab))
+	for text, id := range vocab {
+		texts[id] = text // Train gives the ids 0 to len(vocab) − 1
 	}
-	slices.SortFunc(texts, func(a, b string) int { return int(vocab[a]) - int(vocab[b]) })
 	return texts
 }
 
 // quote writes a JSON string and leaves <, > and & as they are.
 func quote(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r >= 0x2000 }) < 0 {
+		return `"` + s + `"` // nothing to escape: so are nearly all tokens in the byte alphabet
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
