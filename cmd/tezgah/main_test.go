@@ -132,6 +132,33 @@ func TestWholePath(t *testing.T) {
 	}
 }
 
+// TestExportImport takes a trained model to Hugging Face's form and back: it
+// generates the same text. The GGUF must be refused for a pattern that
+// llama.cpp does not know.
+func TestExportImport(t *testing.T) {
+	text, dir := writeCorpus(t), t.TempDir()
+	tok, bin, runDir := filepath.Join(dir, "t.json"), filepath.Join(dir, "d.bin"), filepath.Join(dir, "run")
+	must(t, "tokenizer", "train", "--vocab-size", "400", "--pattern", "turkish", "--out", tok, text)
+	must(t, "data", "build", "--tokenizer", tok, "--out", bin, text)
+	must(t, smallTrain(bin, runDir)...)
+	hf, back := filepath.Join(dir, "hf"), filepath.Join(dir, "back.llm")
+	must(t, "export", "--to", "hf", "--shard-mib", "1", runDir, hf)
+	must(t, "import", "--out", back, hf)
+	args := []string{"--device", "cpu", "--prompt", "the loom", "--max-tokens", "20", "--seed", "5"}
+	want := must(t, append([]string{"generate", runDir}, args...)...)
+	if got := must(t, append([]string{"generate", back}, args...)...); got != want {
+		t.Errorf("after export and import the model says %q, before %q", got, want)
+	}
+	gguf := filepath.Join(dir, "m.gguf")
+	if _, errOut, code := invoke(t, context.Background(), "export", "--to", "gguf", runDir, gguf); code != exitFailed || !strings.Contains(errOut, "turkish") {
+		t.Errorf("GGUF with pattern turkish: exit code %d, %q", code, errOut)
+	}
+	must(t, "export", "--to", "gguf", "--type", "q8_0", "--force", runDir, gguf)
+	if b, err := os.ReadFile(gguf); err != nil || string(b[:4]) != "GGUF" {
+		t.Errorf("the GGUF file: %v", err)
+	}
+}
+
 // TestDemo runs the whole demo on a small text.
 func TestDemo(t *testing.T) {
 	out := must(t, "demo", "--data", writeCorpus(t), "--out", filepath.Join(t.TempDir(), "demo"), "--device", "cpu", "--max-steps", "12", "--vocab-size", "400", "--json")
