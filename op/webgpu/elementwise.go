@@ -1,0 +1,112 @@
+package webgpu
+
+import (
+	"tezgah/op"
+)
+
+// Add is Dst += Src.
+func (b *Backend) Add(a op.Add) error {
+	c := b.begin(b.plain("add"))
+	c.in(a.Src)
+	c.out(a.Dst)
+	n := a.Dst.Len()
+	c.words(uint32(n))
+	return c.threads(n)
+}
+
+// Cast converts between F32 and F16.
+func (b *Backend) Cast(a op.Cast) error {
+	c := b.begin(b.plain(a.Label()))
+	c.in(a.Src)
+	c.out(a.Dst)
+	n := a.Src.Len()
+	c.words(uint32(n))
+	return c.threads(n)
+}
+
+// sumChunk is how many elements one workgroup of a long sum takes.
+const sumChunk = 1 << 15
+
+// Sum is Out = Scale·ΣX, or += with Acc: in one pass, or when X is long by
+// chunks and then over the chunks' sums.
+func (b *Backend) Sum(a op.Sum) error {
+	n := a.X.Len()
+	c := b.begin(b.plain("sum"))
+	c.in(a.X)
+	if n > sumChunk {
+		chunks := (n + sumChunk - 1) / sumChunk
+		c.scratch(scratchPartials, uint64(4*chunks), true)
+		c.words(uint32(n), sumChunk, 0, floatBits(1))
+		if err := c.groups(chunks); err != nil {
+			return err
+		}
+		c = b.begin(b.plain("sum"))
+		c.scratch(scratchPartials, uint64(4*chunks), false)
+		n = chunks
+	}
+	c.out(a.Out)
+	c.words(uint32(n), uint32(n), uint32(bit(a.Acc)), floatBits(a.Scale))
+	return c.groups(1)
+}
+
+// RoPE turns pairs (i, i + D/2) of every head in place.
+func (b *Backend) RoPE(a op.RoPE) error {
+	c := b.begin(b.plain(a.Label()))
+	c.out(a.X)
+	c.in(a.Table)
+	d := a.X.Dims
+	pairs := a.X.Len() / 2
+	c.words(uint32(pairs), uint32(d[1]), uint32(d[2]), uint32(d[3]/2))
+	c.number(slotRoPE, uint32(a.Pos0))
+	return c.threads(pairs)
+}
+
+// GLU is Out = act(Gate)·Up; Out may be Up's memory.
+func (b *Backend) GLU(a op.GLU) error {
+	n := a.Out.Len()
+	if samePlace(a.Out, a.Up) {
+		c := b.begin(b.plain(a.Label() + "_inplace"))
+		c.in(a.Gate)
+		c.out(a.Up)
+		c.words(uint32(n))
+		return c.threads(n)
+	}
+	c := b.begin(b.plain(a.Label()))
+	c.in(a.Gate)
+	c.in(a.Up)
+	c.out(a.Out)
+	c.words(uint32(n))
+	return c.threads(n)
+}
+
+// GLUBackward gives DGate and DUp; either may be DOut's memory.
+func (b *Backend) GLUBackward(a op.GLUBackward) error {
+	n := a.DOut.Len()
+	toGate := samePlace(a.DGate, a.DOut)
+	if toGate || samePlace(a.DUp, a.DOut) {
+		other := a.DGate
+		if toGate {
+			other = a.DUp
+		}
+		v := variant{name: a.Label() + "_inplace"}
+		v.c[0] = bit(toGate)
+		c := b.begin(b.kernel(v, func() []define { return []define{flag("TO_GATE", toGate)} }))
+		c.in(a.Gate)
+		c.in(a.Up)
+		c.out(a.DOut)
+		c.out(other)
+		c.words(uint32(n))
+		return c.threads(n)
+	}
+	c := b.begin(b.plain(a.Label()))
+	c.in(a.Gate)
+	c.in(a.Up)
+	c.in(a.DOut)
+	c.out(a.DGate)
+	c.out(a.DUp)
+	c.words(uint32(n))
+	return c.threads(n)
+}
+
+// samePlace reports whether two tensors begin at the same memory.
+func samePlace(a, b op.Tensor) bool { return a.Buf == b.Buf && a.Off == b.Off }

@@ -1,0 +1,116 @@
+package webgpu
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"tezgah/gpu"
+	"tezgah/op/webgpu/internal/wgsl"
+)
+
+//go:embed kernels/*.wgsl
+var kernelFiles embed.FS
+
+// library reads the kernel files once.
+var library = sync.OnceValues(func() (*wgsl.Library, error) {
+	sub, err := fs.Sub(kernelFiles, "kernels")
+	if err != nil {
+		return nil, err
+	}
+	return wgsl.Load(sub)
+})
+
+// define sets a constant of a kernel.
+type define = wgsl.Define
+
+// variant names one compiled form of a kernel: its name and the values of its
+// constants, in an order that the launcher knows. It is a map key, so that
+// finding a kernel again costs a look-up.
+type variant struct {
+	name string
+	c    [10]int32
+}
+
+// kernel is a variant and its pipelines.
+type kernel struct {
+	name    string
+	label   string
+	defines []define
+	// pipelines by which read bindings are declared read_write, a bit each: the
+	// form for calls whose inputs and outputs lie in one buffer.
+	pipelines map[uint32]*gpu.Pipeline
+}
+
+// kernel finds a variant. defines is called only the first time.
+func (b *Backend) kernel(v variant, defines func() []define) *kernel {
+	k, ok := b.kernels[v]
+	if !ok {
+		k = &kernel{name: v.name, label: v.name, pipelines: map[uint32]*gpu.Pipeline{}}
+		if defines != nil {
+			k.defines = defines()
+		}
+		b.kernels[v] = k
+	}
+	return k
+}
+
+// plain finds a kernel without constants to set.
+func (b *Backend) plain(name string) *kernel { return b.kernel(variant{name: name}, nil) }
+
+// pipeline returns the compiled kernel; writable has a bit for every read
+// binding that must be declared read_write.
+func (b *Backend) pipeline(k *kernel, writable uint32) (*gpu.Pipeline, error) {
+	if p, ok := k.pipelines[writable]; ok {
+		return p, nil
+	}
+	source, err := assemble(k.name, b.features, k.defines, writable)
+	if err != nil {
+		return nil, fmt.Errorf("webgpu: %w", err)
+	}
+	p, err := b.dev.NewPipeline(k.label, source)
+	if err != nil {
+		return nil, err
+	}
+	k.pipelines[writable] = p
+	b.compiled++
+	return p, nil
+}
+
+// assemble gives the final source of a kernel.
+func assemble(name string, f wgsl.Features, defines []define, writable uint32) (string, error) {
+	lib, err := library()
+	if err != nil {
+		return "", err
+	}
+	source, err := lib.Source(name, f, defines...)
+	if err != nil {
+		return "", err
+	}
+	for i := 0; writable>>i != 0; i++ {
+		if writable>>i&1 != 0 {
+			at := fmt.Sprintf("@binding(%d) var<storage, read>", i)
+			source = strings.Replace(source, at, strings.Replace(at, "read>", "read_write>", 1), 1)
+		}
+	}
+	return unroll(source)
+}
+
+// u is a define of an unsigned number, flag one of a bool.
+func u(name string, v int) define {
+	return define{Name: name, Value: fmt.Sprintf("%du", v)}
+}
+
+func flag(name string, v bool) define {
+	return define{Name: name, Value: fmt.Sprint(v)}
+}
+
+// bit is 1 for true.
+func bit(v bool) int32 {
+	if v {
+		return 1
+	}
+	return 0
+}

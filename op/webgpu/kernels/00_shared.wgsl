@@ -1,0 +1,115 @@
+// 00_shared: what every kernel sees. Assembled in front of each kernel, after
+// the enable lines.
+//
+// Kernels that say "1-D dispatch" get one workgroup per item or one thread per
+// element; more than MAX_WG_DIM workgroups arrive as a grid (MAX_WG_DIM, rows)
+// and flat_id or flat_wg recovers the index. Surplus threads must do nothing.
+//
+// No kernel relies on workgroup memory being zero at its start.
+
+const WG: u32 = 256u;                  // threads per workgroup of 1-D kernels
+const MAX_WG_DIM: u32 = 65535u;        // workgroups per dimension of a dispatch
+const NEG_INF: f32 = -3.4028234e38;    // identity of max; finite, so x - NEG_INF is no NaN
+const F32_MAX: f32 = 3.4028234e38;
+
+// flat_id is the thread's index in a 1-D dispatch of workgroups of WG threads.
+fn flat_id(gid: vec3<u32>, nwg: vec3<u32>) -> u32 {
+  return gid.x + gid.y * nwg.x * WG;
+}
+
+// flat_wg is the workgroup's index in a 1-D dispatch.
+fn flat_wg(wid: vec3<u32>, nwg: vec3<u32>) -> u32 {
+  return wid.x + wid.y * nwg.x;
+}
+
+// is_finite looks at the bits: compilers may assume that x == x.
+fn is_finite(x: f32) -> bool {
+  return (bitcast<u32>(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+// nan_guard is x if it is finite, else 0.
+fn nan_guard(x: f32) -> f32 {
+  return select(0.0, x, is_finite(x));
+}
+
+// wg_reduce_sum and wg_reduce_max combine x over the WG threads of a workgroup
+// and give every thread the result. All threads must call them; lid is the
+// local index. They end with a barrier, so two in a row cannot race.
+// #if SUBGROUPS
+// Any subgroup size that divides WG, asked at run time because it may differ
+// between kernels. Threads of a subgroup follow each other; the device layer's
+// probe has checked that. The subgroups' results are combined in order.
+var<workgroup> wg_scratch: array<f32, 64>;   // one value per subgroup of 4 or more
+
+fn wg_reduce_sum(x: f32, lid: u32) -> f32 {
+  let part = subgroupAdd(x);
+  let size = subgroupAdd(1u);
+  if ((lid & (size - 1u)) == 0u) {
+    wg_scratch[lid / size] = part;
+  }
+  workgroupBarrier();
+  var total = 0.0;
+  for (var i = 0u; i < WG / size; i++) {
+    total += wg_scratch[i];
+  }
+  workgroupBarrier();
+  return total;
+}
+
+fn wg_reduce_max(x: f32, lid: u32) -> f32 {
+  let part = subgroupMax(x);
+  let size = subgroupAdd(1u);
+  if ((lid & (size - 1u)) == 0u) {
+    wg_scratch[lid / size] = part;
+  }
+  workgroupBarrier();
+  var top = NEG_INF;
+  for (var i = 0u; i < WG / size; i++) {
+    top = max(top, wg_scratch[i]);
+  }
+  workgroupBarrier();
+  return top;
+}
+// #else
+// The order is fixed: 16 strided sums of 16, then these 16 in turn.
+var<workgroup> wg_scratch: array<f32, 256>;
+var<workgroup> wg_partial: array<f32, 16>;
+
+fn wg_reduce_sum(x: f32, lid: u32) -> f32 {
+  wg_scratch[lid] = x;
+  workgroupBarrier();
+  if (lid < 16u) {
+    var part = 0.0;
+    for (var i = 0u; i < 16u; i++) {
+      part += wg_scratch[lid + 16u * i];
+    }
+    wg_partial[lid] = part;
+  }
+  workgroupBarrier();
+  var total = 0.0;
+  for (var i = 0u; i < 16u; i++) {
+    total += wg_partial[i];
+  }
+  workgroupBarrier();
+  return total;
+}
+
+fn wg_reduce_max(x: f32, lid: u32) -> f32 {
+  wg_scratch[lid] = x;
+  workgroupBarrier();
+  if (lid < 16u) {
+    var part = NEG_INF;
+    for (var i = 0u; i < 16u; i++) {
+      part = max(part, wg_scratch[lid + 16u * i]);
+    }
+    wg_partial[lid] = part;
+  }
+  workgroupBarrier();
+  var top = NEG_INF;
+  for (var i = 0u; i < 16u; i++) {
+    top = max(top, wg_partial[i]);
+  }
+  workgroupBarrier();
+  return top;
+}
+// #endif

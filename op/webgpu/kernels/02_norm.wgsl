@@ -1,0 +1,157 @@
+// 02_norm: RMSNorm (Zhang and Sennrich, 2019), forward and backward.
+struct NormDims {
+  n: u32,   // N rows
+  c: u32,   // C channels
+}
+struct NormParams {
+  eps: f32,
+}
+
+// --- KERNEL: rmsnorm_forward ---
+// y = x·rms_inv·w with rms_inv = (mean x² + eps)^−½ of each row.
+// x (N, C), w (C), y (N, C), rms_out (N): rms_inv, kept for the backward pass.
+// One workgroup of WG threads per row, 1-D dispatch over N; a thread takes every
+// WG-th channel.
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> w: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read_write> rms_out: array<f32>;
+@group(0) @binding(4) var<uniform> dims: NormDims;
+@group(0) @binding(5) var<uniform> params: NormParams;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let row = flat_wg(wid, nwg);
+  if (row >= dims.n) {
+    return;
+  }
+  let base = row * dims.c;
+  var squares = 0.0;
+  for (var c = lid; c < dims.c; c += WG) {
+    let v = x[base + c];
+    squares += v * v;
+  }
+  let mean = wg_reduce_sum(squares, lid) / f32(dims.c);
+  let rms_inv = 1.0 / sqrt(mean + params.eps);
+  for (var c = lid; c < dims.c; c += WG) {
+    y[base + c] = x[base + c] * rms_inv * w[c];
+  }
+  if (lid == 0u) {
+    rms_out[row] = rms_inv;
+  }
+}
+
+// --- KERNEL: rmsnorm_forward_w16 ---
+// As rmsnorm_forward with w in f16: cast on load, computed and stored in f32.
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> w: array<f16>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read_write> rms_out: array<f32>;
+@group(0) @binding(4) var<uniform> dims: NormDims;
+@group(0) @binding(5) var<uniform> params: NormParams;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let row = flat_wg(wid, nwg);
+  if (row >= dims.n) {
+    return;
+  }
+  let base = row * dims.c;
+  var squares = 0.0;
+  for (var c = lid; c < dims.c; c += WG) {
+    let v = x[base + c];
+    squares += v * v;
+  }
+  let mean = wg_reduce_sum(squares, lid) / f32(dims.c);
+  let rms_inv = 1.0 / sqrt(mean + params.eps);
+  for (var c = lid; c < dims.c; c += WG) {
+    y[base + c] = x[base + c] * rms_inv * f32(w[c]);
+  }
+  if (lid == 0u) {
+    rms_out[row] = rms_inv;
+  }
+}
+
+// --- KERNEL: rmsnorm_backward ---
+// Undoes y = x·rms_inv·w. With A = Σ_c w·x·dy of a row:
+//   dx = w·dy·rms_inv − x·rms_inv³·A/C,  dw += Σ_rows x·rms_inv·dy.
+// x, dy, dx (N, C), w (C), rms (N), dw: (C) when one workgroup does all rows and
+// adds to it; otherwise a partial-sum buffer (workgroups, C), written, that
+// rmsnorm_backward_dw adds up in order.
+// Any number of workgroups along x; workgroup i takes rows i, i + workgroups, …
+// A thread takes every WG-th channel.
+const ADD_DX: bool = false;   // the launcher's variant: dx += instead of dx =
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> w: array<f32>;
+@group(0) @binding(2) var<storage, read> dy: array<f32>;
+@group(0) @binding(3) var<storage, read> rms: array<f32>;
+@group(0) @binding(4) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(5) var<storage, read_write> dw: array<f32>;
+@group(0) @binding(6) var<uniform> dims: NormDims;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  for (var c = lid; c < dims.c; c += WG) {
+    var sum = 0.0;
+    for (var row = wid.x; row < dims.n; row += nwg.x) {
+      let i = row * dims.c + c;
+      sum += x[i] * rms[row] * dy[i];
+    }
+    if (nwg.x == 1u) {
+      dw[c] += sum;
+    } else {
+      dw[wid.x * dims.c + c] = sum;
+    }
+  }
+  for (var row = wid.x; row < dims.n; row += nwg.x) {
+    let base = row * dims.c;
+    var dot = 0.0;
+    for (var c = lid; c < dims.c; c += WG) {
+      dot += w[c] * x[base + c] * dy[base + c];
+    }
+    let a = wg_reduce_sum(dot, lid);
+    let r = rms[row];
+    let k = r * a / f32(dims.c);   // rms_inv³ alone may overflow
+    for (var c = lid; c < dims.c; c += WG) {
+      let d = r * (w[c] * dy[base + c] - x[base + c] * r * k);
+      if (ADD_DX) {
+        dx[base + c] += d;
+      } else {
+        dx[base + c] = d;
+      }
+    }
+  }
+}
+
+// --- KERNEL: rmsnorm_backward_dw ---
+// The second pass: dw[c] += Σ_p partials[p, c]. partials (P, C), dw (C).
+// A workgroup takes 32 channels; each of its 8 rows of threads sums every 8th
+// partial, and the first adds up the 8 sums. 1-D dispatch over ceil(C/32).
+@group(0) @binding(0) var<storage, read> partials: array<f32>;
+@group(0) @binding(1) var<storage, read_write> dw: array<f32>;
+@group(0) @binding(2) var<uniform> dims: NormDims;   // n: partials P
+
+var<workgroup> sums: array<f32, 256>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let c = wid.x * 32u + (lid & 31u);
+  var sum = 0.0;
+  if (c < dims.c) {
+    for (var p = lid >> 5u; p < dims.n; p += 8u) {
+      sum += partials[p * dims.c + c];
+    }
+  }
+  sums[lid] = sum;
+  workgroupBarrier();
+  if (lid < 32u && c < dims.c) {
+    var total = dw[c];
+    for (var i = 0u; i < 8u; i++) {
+      total += sums[lid + 32u * i];
+    }
+    dw[c] = total;
+  }
+}

@@ -1,0 +1,65 @@
+// 04_rope: rotary position embedding in the half-split form (Su et al., 2021):
+// the pair (i, i + D/2) of every head turns by the angle of its position.
+struct RopeDims {
+  pairs: u32,   // B·T·H·D/2
+  t: u32,       // T
+  h: u32,       // H heads
+  half: u32,    // D/2
+}
+struct RopePosition {
+  pos0: u32,    // position of t = 0
+}
+
+// --- KERNEL: rope_forward ---
+// x (B, T, H, D), turned in place; cos_sin (P, D): cos of the D/2 angles of a
+// position, then their sin. One pair per thread, 1-D dispatch over the pairs.
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@group(0) @binding(1) var<storage, read> cos_sin: array<f32>;
+@group(0) @binding(2) var<uniform> dims: RopeDims;
+@group(0) @binding(3) var<uniform> position: RopePosition;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let p = flat_id(gid, nwg);
+  if (p >= dims.pairs) {
+    return;
+  }
+  let i = p % dims.half;
+  let head = p / dims.half;                 // (b·T + t)·H + h
+  let t = head / dims.h % dims.t;
+  let at = head * 2u * dims.half + i;
+  let row = (position.pos0 + t) * 2u * dims.half + i;
+  let c = cos_sin[row];
+  let s = cos_sin[row + dims.half];
+  let a = x[at];
+  let b = x[at + dims.half];
+  x[at] = a * c - b * s;
+  x[at + dims.half] = b * c + a * s;
+}
+
+// --- KERNEL: rope_backward ---
+// As rope_forward with the angles negated: the gradient of a rotation is the
+// rotation back.
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@group(0) @binding(1) var<storage, read> cos_sin: array<f32>;
+@group(0) @binding(2) var<uniform> dims: RopeDims;
+@group(0) @binding(3) var<uniform> position: RopePosition;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let p = flat_id(gid, nwg);
+  if (p >= dims.pairs) {
+    return;
+  }
+  let i = p % dims.half;
+  let head = p / dims.half;
+  let t = head / dims.h % dims.t;
+  let at = head * 2u * dims.half + i;
+  let row = (position.pos0 + t) * 2u * dims.half + i;
+  let c = cos_sin[row];
+  let s = cos_sin[row + dims.half];
+  let a = x[at];
+  let b = x[at + dims.half];
+  x[at] = a * c + b * s;
+  x[at + dims.half] = b * c - a * s;
+}

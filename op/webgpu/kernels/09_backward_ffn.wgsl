@@ -1,0 +1,107 @@
+// 09_backward_ffn: undoes 06_activation. out = act(gate)·up, so
+//   dup = dout·act(gate),  dgate = dout·up·act'(gate).
+
+// silu_pair is (silu x, silu' x), silu' = σ·(1 + x·(1 − σ)).
+fn silu_pair(x: f32) -> vec2<f32> {
+  let e = exp(-abs(x));
+  let big = 1.0 / (1.0 + e);       // σ(|x|)
+  let small = e * big;             // 1 − σ(|x|), without cancellation
+  let s = select(small, big, x >= 0.0);
+  let rest = select(big, small, x >= 0.0);
+  return vec2<f32>(x * s, s * (1.0 + x * rest));
+}
+
+// gelu_pair is (gelu x, gelu' x): gelu = x·σ(2u), gelu' = σ + x·σ·(1 − σ)·2u'.
+fn gelu_pair(x: f32) -> vec2<f32> {
+  let u2 = 1.5957691216057308 * (x + 0.044715 * x * x * x);
+  let e = exp(-abs(u2));
+  let big = 1.0 / (1.0 + e);
+  let small = e * big;
+  let s = select(small, big, u2 >= 0.0);
+  let slope = 1.5957691216057308 * (1.0 + 0.134145 * x * x);
+  return vec2<f32>(x * s, s + x * big * small * slope);
+}
+
+// --- KERNEL: swiglu_backward ---
+// gate, up, dout, dgate, dup (n), one element per thread, 1-D dispatch.
+@group(0) @binding(0) var<storage, read> gate: array<f32>;
+@group(0) @binding(1) var<storage, read> up: array<f32>;
+@group(0) @binding(2) var<storage, read> dout: array<f32>;
+@group(0) @binding(3) var<storage, read_write> dgate: array<f32>;
+@group(0) @binding(4) var<storage, read_write> dup: array<f32>;
+@group(0) @binding(5) var<uniform> n: u32;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let i = flat_id(gid, nwg);
+  if (i < n) {
+    let act = silu_pair(gate[i]);
+    let d = dout[i];
+    dgate[i] = d * up[i] * act.y;
+    dup[i] = d * act.x;
+  }
+}
+
+// --- KERNEL: swiglu_backward_inplace ---
+// As swiglu_backward; dx holds dout and becomes dup, or with TO_GATE dgate.
+const TO_GATE: bool = false;
+@group(0) @binding(0) var<storage, read> gate: array<f32>;
+@group(0) @binding(1) var<storage, read> up: array<f32>;
+@group(0) @binding(2) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(3) var<storage, read_write> other: array<f32>;
+@group(0) @binding(4) var<uniform> n: u32;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let i = flat_id(gid, nwg);
+  if (i < n) {
+    let act = silu_pair(gate[i]);
+    let d = dx[i];
+    let g = d * up[i] * act.y;
+    let u = d * act.x;
+    dx[i] = select(u, g, TO_GATE);
+    other[i] = select(g, u, TO_GATE);
+  }
+}
+
+// --- KERNEL: geglu_backward ---
+// gate, up, dout, dgate, dup (n), one element per thread, 1-D dispatch.
+@group(0) @binding(0) var<storage, read> gate: array<f32>;
+@group(0) @binding(1) var<storage, read> up: array<f32>;
+@group(0) @binding(2) var<storage, read> dout: array<f32>;
+@group(0) @binding(3) var<storage, read_write> dgate: array<f32>;
+@group(0) @binding(4) var<storage, read_write> dup: array<f32>;
+@group(0) @binding(5) var<uniform> n: u32;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let i = flat_id(gid, nwg);
+  if (i < n) {
+    let act = gelu_pair(gate[i]);
+    let d = dout[i];
+    dgate[i] = d * up[i] * act.y;
+    dup[i] = d * act.x;
+  }
+}
+
+// --- KERNEL: geglu_backward_inplace ---
+// As geglu_backward; dx holds dout and becomes dup, or with TO_GATE dgate.
+const TO_GATE: bool = false;
+@group(0) @binding(0) var<storage, read> gate: array<f32>;
+@group(0) @binding(1) var<storage, read> up: array<f32>;
+@group(0) @binding(2) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(3) var<storage, read_write> other: array<f32>;
+@group(0) @binding(4) var<uniform> n: u32;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let i = flat_id(gid, nwg);
+  if (i < n) {
+    let act = gelu_pair(gate[i]);
+    let d = dx[i];
+    let g = d * up[i] * act.y;
+    let u = d * act.x;
+    dx[i] = select(u, g, TO_GATE);
+    other[i] = select(g, u, TO_GATE);
+  }
+}

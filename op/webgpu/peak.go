@@ -1,0 +1,148 @@
+package webgpu
+
+import (
+	"fmt"
+	"time"
+
+	"tezgah/op"
+	"tezgah/tensor"
+)
+
+// MeasurePeak measures what the device reaches on the simplest work: chains of
+// fused multiply-adds in registers, a large copy by a kernel, and an empty
+// submit with its wait. Times are the shortest of several runs.
+func (b *Backend) MeasurePeak() (op.Peak, error) {
+	overhead, err := b.submitOverhead()
+	if err != nil {
+		return op.Peak{}, err
+	}
+	bandwidth, err := b.copyBandwidth(overhead)
+	if err != nil {
+		return op.Peak{}, err
+	}
+	flops, err := b.fmaPeak(overhead)
+	return op.Peak{FLOPS: flops, BytesPerSec: bandwidth, SubmitOverhead: overhead}, err
+}
+
+// shortest runs work several times, each with a wait, and returns the shortest
+// time. It stops early once a second has gone by.
+func (b *Backend) shortest(runs int, work func() error) (time.Duration, error) {
+	best, begun := time.Duration(1<<63-1), time.Now()
+	for i := range runs + 1 {
+		if err := b.Sync(); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		if err := work(); err != nil {
+			return 0, err
+		}
+		if err := b.Sync(); err != nil {
+			return 0, err
+		}
+		if i > 0 { // the first compiles
+			best = min(best, time.Since(start))
+		}
+		if i > 1 && time.Since(begun) > time.Second {
+			break
+		}
+	}
+	return best, nil
+}
+
+// submitOverhead is the time of the smallest dispatch and its wait.
+func (b *Backend) submitOverhead() (time.Duration, error) {
+	mem, err := b.Alloc("empty dispatch", tensor.F32, 64)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Free(mem)
+	return b.shortest(50, func() error { return b.fill(op.Of(mem, 0, 64), 0) })
+}
+
+// fill sets every word of t.
+func (b *Backend) fill(t op.Tensor, word uint32) error {
+	mem, offset, n := place(t)
+	c := b.begin(b.plain("fill"))
+	c.memory(mem, offset, n&^3, true)
+	c.words(uint32(n/4), word)
+	return c.threads(int(n / 4))
+}
+
+// copyBandwidth is bytes read and written per second by the copy kernel, on
+// buffers far larger than caches where the device is large enough.
+func (b *Backend) copyBandwidth(overhead time.Duration) (float64, error) {
+	n, repeats := 1<<20, 1
+	if b.tuner.budget >= 1e10 {
+		n = int(min(b.dev.Limits().BindingSize, 256<<20) / 4)
+		repeats = 4
+	}
+	var t [4]op.Tensor // two pairs, so that the source is not in a cache
+	for i := range t {
+		mem, err := b.Alloc(fmt.Sprintf("bandwidth %d", i), tensor.F32, n)
+		if err != nil {
+			return 0, err
+		}
+		defer b.Free(mem)
+		t[i] = op.Of(mem, 0, n)
+	}
+	d, err := b.shortest(5, func() error {
+		for i := range repeats {
+			c := b.begin(b.plain("copy"))
+			c.in(t[i%2])
+			c.out(t[2+i%2])
+			c.words(uint32(n))
+			if err := c.threads(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return float64(8*n*repeats) / seconds(d-overhead), err
+}
+
+// fmaPeak is FLOPs per second of fused multiply-adds in registers.
+func (b *Backend) fmaPeak(overhead time.Duration) (float64, error) {
+	groups, rounds := 64, 4
+	if b.tuner.budget >= 1e10 {
+		groups, rounds = 4096, 64
+	}
+	mem, err := b.Alloc("fma peak", tensor.F32, groups*256)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Free(mem)
+	d, err := b.shortest(5, func() error {
+		c := b.begin(b.plain("fma_peak"))
+		c.out(op.Of(mem, 0, groups*256))
+		c.words(uint32(rounds), floatBits(0.5))
+		return c.groups(groups)
+	})
+	perThread := float64(rounds) * 16 * 8 * 4 * 2
+	return perThread * float64(groups) * 256 / seconds(d-overhead), err
+}
+
+func seconds(d time.Duration) float64 { return max(d, time.Microsecond).Seconds() }
+
+// MatMulRate measures a product alone: FLOPs per second at the given sizes with
+// the tile that the tuner or the table gives, or with one by name.
+func (b *Backend) MatMulRate(m, n, k int, transA, transB, half bool, tile string) (rate float64, used Tile, err error) {
+	f := matmulForm{transA: transA, transB: transB, half: half, check: true}
+	f.vec = n%4 == 0 && (transA && m%4 == 0 || !transA && k%4 == 0)
+	used = b.tile(f, m, n, k)
+	if tile != "" {
+		if used, err = findTile(b.tuner.tiles, tile); err != nil {
+			return 0, used, err
+		}
+	}
+	p, err := b.newTrial(f, m, n, k)
+	defer p.free(b)
+	if err != nil {
+		return 0, used, err
+	}
+	overhead, err := b.submitOverhead()
+	if err != nil {
+		return 0, used, err
+	}
+	d, err := b.shortest(8, func() error { return p.run(b, used) })
+	return 2 * float64(m) * float64(n) * float64(k) / seconds(d-overhead), used, err
+}

@@ -1,0 +1,304 @@
+package webgpu
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+	"time"
+
+	"tezgah/gpu"
+	"tezgah/op"
+	"tezgah/tensor"
+)
+
+// TuneMode says when tile shapes are measured.
+type TuneMode int
+
+const (
+	// TuneAuto measures on real GPUs and uses the static table on software ones.
+	TuneAuto TuneMode = iota
+	// TuneOff always uses the static table.
+	TuneOff
+	// TuneOn always measures.
+	TuneOn
+)
+
+// The environment variables that override Options.
+const (
+	tuneVariable = "TEZGAH_TUNE" // auto, off or on
+	tileVariable = "TEZGAH_TILE" // the name of a tile for all products
+)
+
+// tuner picks tile shapes. The first product of a class (form, and sizes to the
+// nearest power of two) runs every shape that fits on scratch tensors; the
+// fastest is kept, on disk too, so that later runs start at once and choose the
+// same. All shapes add in the same order: the choice changes no bit.
+type tuner struct {
+	mode   TuneMode
+	tiles  []Tile
+	fixed  *Tile
+	budget float64 // most FLOPs of one dispatch
+
+	chosen map[tileClass]Tile
+	disk   map[string]string // class to tile name
+	busy   bool              // measuring
+}
+
+// tileClass is what a choice is made for.
+type tileClass struct {
+	form    matmulForm
+	m, n, k int // bits of the size
+}
+
+func (c tileClass) String() string {
+	return fmt.Sprintf("%s-%d-%d-%d", c.form.name(), c.m, c.n, c.k)
+}
+
+// budgets is the most work of one dispatch by kind of adapter, about 100 ms of
+// the slowest of that kind that is worth using.
+func dispatchBudget(k gpu.Kind) float64 {
+	switch k {
+	case gpu.Discrete:
+		return 1.5e11
+	case gpu.Integrated:
+		return 1e10
+	}
+	return 3e8
+}
+
+const tuneSubject = "tiles-v1"
+
+func (t *tuner) init(b *Backend, o Options) error {
+	for _, tile := range allTiles {
+		if tile.fits(b.dev.Limits()) {
+			t.tiles = append(t.tiles, tile)
+		}
+	}
+	if len(t.tiles) == 0 {
+		return fmt.Errorf("webgpu: %s allows %d threads and %d bytes per workgroup, too few for any matrix kernel: use --device cpu",
+			b.dev.Info().Name, b.dev.Limits().Invocations, b.dev.Limits().WorkgroupMemory)
+	}
+	t.mode, t.chosen, t.disk = o.Tune, map[tileClass]Tile{}, map[string]string{}
+	switch mode := os.Getenv(tuneVariable); mode {
+	case "", "auto":
+	case "off":
+		t.mode = TuneOff
+	case "on":
+		t.mode = TuneOn
+	default:
+		return fmt.Errorf("webgpu: %s is %q, want auto, off or on", tuneVariable, mode)
+	}
+	if name := cmpOr(os.Getenv(tileVariable), o.Tile); name != "" {
+		tile, err := findTile(t.tiles, name)
+		if err != nil {
+			return err
+		}
+		t.fixed = &tile
+	}
+	t.budget = o.MaxDispatchFLOPs
+	kind := b.dev.Info().Kind
+	if t.budget <= 0 {
+		t.budget = dispatchBudget(kind)
+	}
+	if t.mode == TuneAuto && kind == gpu.Software {
+		t.mode = TuneOff
+	}
+	if t.mode != TuneOff {
+		b.dev.LoadCache(tuneSubject, &t.disk)
+	}
+	return nil
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// smallest is the tile that asks least of a device.
+func (t *tuner) smallest() Tile { return t.tiles[len(t.tiles)-1] }
+
+// tile returns the shape for a product.
+func (b *Backend) tile(f matmulForm, m, n, k int) Tile {
+	t := &b.tuner
+	if t.fixed != nil {
+		if f.paired && t.fixed.NQ%2 != 0 {
+			return b.staticTile(f, m, n)
+		}
+		return *t.fixed
+	}
+	f.check, f.acc, f.residual = true, false, false
+	class := tileClass{f, bits.Len(uint(m)), bits.Len(uint(n)), bits.Len(uint(k))}
+	if tile, ok := t.chosen[class]; ok {
+		return tile
+	}
+	tile := b.staticTile(f, m, n)
+	if worth := float64(m) * float64(n) * float64(k); t.mode != TuneOff && !t.busy && f.vec && worth > 1e7 {
+		if known, err := findTile(t.tiles, t.disk[class.String()]); err == nil && t.disk[class.String()] != "" {
+			tile = known
+		} else if best, ok := b.measureTiles(f, m, n, k); ok {
+			tile = best
+			t.disk[class.String()] = tile.String()
+			_ = b.dev.SaveCache(tuneSubject, t.disk)
+		}
+	}
+	if !t.busy {
+		t.chosen[class] = tile
+	}
+	return tile
+}
+
+// staticTile is the choice without measuring: the largest tile that still makes
+// enough workgroups to fill a GPU.
+func (b *Backend) staticTile(f matmulForm, m, n int) Tile {
+	best := Tile{}
+	for _, tile := range b.tuner.tiles {
+		if f.paired && tile.NQ%2 != 0 {
+			continue
+		}
+		if best.BM == 0 || tile.BM*tile.BN < best.BM*best.BN {
+			best = tile
+		}
+		if ceil(m, tile.BM)*ceil(n, tile.BN) >= 160 {
+			return tile
+		}
+	}
+	return best
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+// measureTiles runs every tile on tensors of the product's size. ok is false
+// when that failed; the caller's own call will then show why.
+func (b *Backend) measureTiles(f matmulForm, m, n, k int) (best Tile, ok bool) {
+	t := &b.tuner
+	t.busy = true
+	defer func() { t.busy = false }()
+	m = min(m, 4096, max(64, int(4e10/(2*float64(n)*float64(k)))))
+	p, err := b.newTrial(f, m, n, k)
+	defer p.free(b)
+	if err != nil {
+		return best, false
+	}
+	shortest := time.Duration(1<<63 - 1)
+	for _, tile := range t.tiles {
+		if f.paired && tile.NQ%2 != 0 {
+			continue
+		}
+		d, err := p.time(b, tile, shortest)
+		if err == nil && d < shortest {
+			best, shortest, ok = tile, d, true
+		}
+	}
+	return best, ok
+}
+
+// trial is a product on tensors of its own.
+type trial struct {
+	form    matmulForm
+	buffers []op.Buffer
+	m, n, k int
+	a, b, c op.Tensor
+	b2, c2  op.Tensor // for the paired and group forms
+	c3      op.Tensor
+}
+
+func (b *Backend) newTrial(f matmulForm, m, n, k int) (*trial, error) {
+	p := &trial{form: f, m: m, n: n, k: k}
+	var err error
+	alloc := func(label string, half bool, rows, cols int) op.Tensor {
+		typ := tensor.F32
+		if half {
+			typ = tensor.F16
+		}
+		if err != nil {
+			return op.Tensor{}
+		}
+		var buf op.Buffer
+		if buf, err = b.Alloc("tuner "+label, typ, rows*cols); err != nil {
+			return op.Tensor{}
+		}
+		p.buffers = append(p.buffers, buf)
+		return op.Of(buf, 0, rows, cols)
+	}
+	p.a, p.b, p.c = alloc("a", false, m, k), alloc("b", f.half, k, n), alloc("c", false, m, n)
+	if f.transA {
+		p.a = p.a.Reshape(k, m)
+	}
+	if f.transB {
+		p.b = p.b.Reshape(n, k)
+	}
+	if f.paired || f.group {
+		p.b2, p.c2, p.c3 = alloc("b2", f.half, k, n), alloc("c2", false, m, n), alloc("c3", false, m, n)
+	}
+	if err == nil {
+		err = b.fillTrial(p)
+	}
+	return p, err
+}
+
+// fillTrial writes numbers that are no zeros: those can be faster to multiply.
+func (b *Backend) fillTrial(p *trial) error {
+	for _, t := range []op.Tensor{p.a, p.b, p.b2} {
+		if !t.Ok() {
+			continue
+		}
+		value := floatBits(0.7431)
+		if isHalf(t) {
+			value = 0x39f239f2
+		}
+		mem, offset, n := place(t)
+		c := b.begin(b.plain("fill"))
+		c.memory(mem, offset, (n+3)&^3, true)
+		c.words(uint32(n/4), value)
+		if err := c.threads(int(n / 4)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// time is the shortest of a few runs with a tile. It gives up after the first
+// when that is much longer than the limit.
+func (p *trial) time(b *Backend, tile Tile, limit time.Duration) (time.Duration, error) {
+	run := func() (time.Duration, error) {
+		start := time.Now()
+		err := p.run(b, tile)
+		if err == nil {
+			err = b.Sync()
+		}
+		return time.Since(start), err
+	}
+	if _, err := run(); err != nil { // compiles
+		return 0, err
+	}
+	shortest := time.Duration(1<<63 - 1)
+	for range 4 {
+		d, err := run()
+		if err != nil {
+			return 0, err
+		}
+		shortest = min(shortest, d)
+		if d > limit+limit/2 {
+			break
+		}
+	}
+	return shortest, nil
+}
+
+func (p *trial) run(b *Backend, tile Tile) error {
+	switch {
+	case p.form.paired:
+		return b.runGateUp(op.GateUp{X: p.a, WGate: p.b, WUp: p.b2, Gate: p.c, Up: p.c2, Out: p.c3}, p.form, tile)
+	case p.form.group:
+		return b.runGroup([]op.MatMul{{A: p.a, B: p.b, C: p.c}, {A: p.a, B: p.b2, C: p.c2}}, p.form, tile)
+	}
+	return b.runMatMul(op.MatMul{A: p.a, B: p.b, C: p.c, TransA: p.form.transA, TransB: p.form.transB}, p.form, tile)
+}
+
+func (p *trial) free(b *Backend) {
+	for _, buf := range p.buffers {
+		b.Free(buf)
+	}
+}
