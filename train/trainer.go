@@ -163,10 +163,8 @@ func (t *Trainer) start(resume bool) error {
 	if err := t.restore(); err != nil {
 		return err
 	}
-	if !resume {
-		if err := saveConfig(t.opt.Dir, t.cfg); err != nil {
-			return err
-		}
+	if err := saveConfig(t.opt.Dir, t.cfg); err != nil { // on resume for limits that changed
+		return err
 	}
 	return t.openLog(resume)
 }
