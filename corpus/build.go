@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -46,6 +47,7 @@ type Progress struct {
 	BytesRead, BytesTotal        int64 // of input files as they are on disk; total 0: unknown
 	TextBytes, Tokens, Documents int64
 	Elapsed, ETA                 time.Duration // of this run; ETA 0: unknown
+	MBPerSec                     float64       // text encoded by this run, in 10^6 bytes a second
 	Done                         bool
 }
 
@@ -114,9 +116,10 @@ func newBuilder(ctx context.Context, opt BuildOptions) (*builder, error) {
 	if b.list, err = listInputs(ctx, &b.opt.Input); err != nil {
 		return nil, err
 	}
+	b.list = slices.DeleteFunc(b.list, func(in input) bool { return !in.named && isOwnFile(in.path, opt.Out) })
 	for i := range b.list {
 		b.total += b.list[i].size
-		if b.list[i].isStdin() {
+		if b.list[i].stream {
 			b.resumable = false
 		}
 	}
@@ -132,6 +135,23 @@ func newBuilder(ctx context.Context, opt BuildOptions) (*builder, error) {
 	}
 	return b, nil
 }
+
+// isOwnFile tells whether a file that was found in a folder is the output of this build, an earlier one of the same
+// name, or one of its temporary files.
+func isOwnFile(path, out string) bool {
+	dir, name := filepath.Split(path)
+	outDir, outName := filepath.Split(out)
+	base, ok := strings.CutPrefix(name, strings.TrimSuffix(outName, ".bin"))
+	if !ok || !ownSuffix.MatchString(base) {
+		return false
+	}
+	a, errA := filepath.Abs(dir)
+	b, errB := filepath.Abs(outDir)
+	return errA == nil && errB == nil && a == b
+}
+
+// ownSuffix matches what follows F in the names of files that a build of F.bin makes.
+var ownSuffix = regexp.MustCompile(`^(\.val)?(-\d{5,})?(\.bin|\.manifest\.json)(\.docs)?(\.partial|\.journal|\.lock|\.tmp|\.journal\.tmp)?$`)
 
 func checkBuild(opt *BuildOptions) error {
 	t := opt.Tokenizer

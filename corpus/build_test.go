@@ -523,6 +523,36 @@ func TestBuildProgress(t *testing.T) {
 	}
 }
 
+// TestBuildInsideItsInput: the files of the build itself are not taken for input, nor for a change of the input.
+func TestBuildInsideItsInput(t *testing.T) {
+	src := bigTree(t)
+	want, _ := walkAll(t, InputOptions{Paths: []string{src}})
+	for _, shard := range []int64{0, 2_000_000} {
+		opt := BuildOptions{Input: InputOptions{Paths: []string{src}}, Tokenizer: narrow, Out: filepath.Join(src, "o.bin"), ShardBytes: shard}
+		run := opt
+		jobs := 0
+		run.written = func() error {
+			if jobs++; jobs == 9 {
+				return errors.New("stop")
+			}
+			return nil
+		}
+		if _, err := Build(context.Background(), run); err == nil {
+			t.Fatal("was not interrupted")
+		}
+		r, d := mustBuild(t, opt)
+		if !r.Resumed || string(narrow.decode(readAll(t, d))) != joined(want) {
+			t.Errorf("shards of %d: resumed %v", shard, r.Resumed)
+		}
+	}
+	for name, want := range map[string]bool{"o.bin": true, "o-00003.bin.partial": true, "o.val.manifest.json": true, "o.bin.journal.tmp": true,
+		"o.txt": false, "o.bin.txt": false, "no.bin": false, "o-x.bin": false, "sub/o.bin": false} {
+		if got := isOwnFile(filepath.Join(src, name), filepath.Join(src, "o.bin")); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestBuildLocks(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
 		t.Skip("no locks in the standard library")

@@ -245,6 +245,7 @@ func (b *builder) progress(done bool) {
 	b.shown = now
 	p := Progress{BytesTotal: b.total, Documents: b.journal.Stats.Documents, TextBytes: b.journal.Stats.Bytes,
 		Elapsed: now.Sub(b.start), Done: done, BytesRead: b.journal.Stats.BytesRead}
+	p.MBPerSec = float64(p.TextBytes-b.textBefore) / 1e6 / math.Max(p.Elapsed.Seconds(), 1e-9)
 	for _, o := range b.outputs() {
 		tokens, _, _ := o.totals()
 		p.Tokens += tokens

@@ -84,11 +84,13 @@ func open(path string, opt *OpenOptions) (*Dataset, error) {
 // OpenBytes is Open for content in memory, which must not be changed afterwards. name is for messages.
 func OpenBytes(name string, b []byte, opt OpenOptions) (*Dataset, error) {
 	d, err := newDataset(name, b, &opt)
-	if err == nil && opt.Verify {
-		return d, d.Verify(context.Background())
-	}
 	if err != nil {
 		return nil, fmt.Errorf("token file %s: %w", name, err)
+	}
+	if opt.Verify {
+		if err := d.Verify(context.Background()); err != nil {
+			return nil, err
+		}
 	}
 	return d, nil
 }
@@ -314,6 +316,6 @@ func (d *Dataset) Close() error {
 		errs = append(errs, p.unmap())
 		p.data, p.docs, p.tokenizer, p.blocks = nil, nil, nil, nil
 	}
-	d.parts = nil
+	d.parts, d.tokens, d.docs = nil, 0, 0 // so that a late Read is an error
 	return errors.Join(errs...)
 }

@@ -30,7 +30,7 @@ type InputOptions struct {
 	Split bool
 	// Stdin is read for "-"; nil means os.Stdin.
 	Stdin io.Reader
-	// StdinFormat is "text" (also ""), "jsonl" or "parquet". Compression is detected.
+	// StdinFormat is what standard input and pipes hold: "text" (also ""), "jsonl" or "parquet". Compression is detected.
 	StdinFormat string
 }
 
@@ -50,20 +50,19 @@ const (
 	packNone packing = iota
 	packGzip
 	packZstd
-	packDetect // standard input: by the first bytes
+	packDetect // streams: by the first bytes
 )
 
 // input is one file to read.
 type input struct {
 	path    string // as shown in messages and used to open; "-" for standard input
 	named   bool   // given by name rather than found in a folder
+	stream  bool   // standard input, a pipe or a device: can be read once, and its size is not known
 	format  format
 	packing packing
 	size    int64 // bytes on disk when listed, 0 for standard input
 	modTime int64 // nanoseconds since 1970 when listed
 }
-
-func (in *input) isStdin() bool { return in.path == "-" }
 
 // archives are files whose content is other files. They are refused by name: reading one as text would train on headers.
 var archives = []string{".zip", ".tar", ".tgz", ".tar.gz", ".tar.zst", ".tar.bz2", ".tar.xz", ".7z", ".rar", ".bz2", ".xz"}
@@ -107,26 +106,7 @@ func listInputs(ctx context.Context, opt *InputOptions) ([]input, error) {
 	}
 	var list []input
 	for _, path := range opt.Paths {
-		if path == "-" {
-			in, err := stdinInput(opt)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, in)
-			continue
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, fmt.Errorf("input %s: %w", path, pathCause(err))
-		}
-		if !info.IsDir() {
-			if isArchive(path) {
-				return nil, fmt.Errorf("input %s is an archive, which is not read: unpack it and give the folder", path)
-			}
-			list = append(list, newInput(path, info, true))
-			continue
-		}
-		if list, err = listFolder(ctx, list, path, globs); err != nil {
+		if list, err = listPath(ctx, list, path, opt, globs); err != nil {
 			return nil, err
 		}
 	}
@@ -137,8 +117,30 @@ func listInputs(ctx context.Context, opt *InputOptions) ([]input, error) {
 	return list, nil
 }
 
-func stdinInput(opt *InputOptions) (input, error) {
-	in := input{path: "-", named: true, packing: packDetect}
+// listPath appends what one of opt.Paths stands for.
+func listPath(ctx context.Context, list []input, path string, opt *InputOptions, globs *filter) ([]input, error) {
+	if path == "-" {
+		in, err := streamInput(path, opt)
+		return append(list, in), err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("input %s: %w", path, pathCause(err))
+	case info.IsDir():
+		return listFolder(ctx, list, path, globs)
+	case !info.Mode().IsRegular():
+		in, err := streamInput(path, opt)
+		return append(list, in), err
+	case isArchive(path):
+		return nil, fmt.Errorf("input %s is an archive, which is not read: unpack it and give the folder", path)
+	}
+	return append(list, newInput(path, info, true)), nil
+}
+
+// streamInput is standard input or a pipe, whose name says nothing about its content.
+func streamInput(path string, opt *InputOptions) (input, error) {
+	in := input{path: path, named: true, stream: true, packing: packDetect}
 	switch opt.StdinFormat {
 	case "", "text":
 	case "jsonl":

@@ -34,7 +34,7 @@ type parquetReader struct {
 // read from its end.
 func (o *openInput) openParquet(opt *InputOptions, read *atomic.Int64) error {
 	f, size := o.file, o.in.size
-	if f == nil || o.unpack != nil || o.in.packing == packDetect {
+	if o.in.stream || o.unpack != nil {
 		spool, n, err := spoolFile(o.content)
 		if err != nil {
 			return err
@@ -204,6 +204,9 @@ type readAtError struct {
 }
 
 func (s *readAtError) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fmt.Errorf("offset %d: the file is truncated or its footer is damaged", off)
+	}
 	n, err := s.f.ReadAt(p, off)
 	s.n.Add(int64(n))
 	if err != nil && !errors.Is(err, io.EOF) {

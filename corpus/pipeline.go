@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -130,14 +131,17 @@ func (e *encoder) appendIDs(j *job) error {
 
 // appendTokens appends ids in width bytes each, little-endian.
 func appendTokens(dst []byte, ids []int32, width int) []byte {
+	at := len(dst)
+	dst = slices.Grow(dst, len(ids)*width)[:at+len(ids)*width]
+	out := dst[at:]
 	if width == 2 {
-		for _, id := range ids {
-			dst = binary.LittleEndian.AppendUint16(dst, uint16(id))
+		for i, id := range ids {
+			binary.LittleEndian.PutUint16(out[2*i:], uint16(id))
 		}
 		return dst
 	}
-	for _, id := range ids {
-		dst = binary.LittleEndian.AppendUint32(dst, uint32(id))
+	for i, id := range ids {
+		binary.LittleEndian.PutUint32(out[4*i:], uint32(id))
 	}
 	return dst
 }

@@ -147,7 +147,7 @@ func (s *stream) step(buf []byte) ([]byte, record, error) {
 	rec := record{line: line, first: first, last: last, format: in.format, start: len(buf)}
 	buf = append(buf, text...)
 	rec.end = len(buf)
-	if s.sums && first && !last && !s.opt.Split && in.format == formatText && !in.isStdin() {
+	if s.sums && first && !last && !s.opt.Split && in.format == formatText && !in.stream {
 		sum, err := hashText(in)
 		if err != nil {
 			return buf, record{}, fmt.Errorf("input %s: %w", in.path, err)
@@ -198,7 +198,7 @@ func (s *stream) close() {
 // openInput is one file being read.
 type openInput struct {
 	in      *input
-	file    *os.File // nil for standard input
+	file    *os.File // nil for standard input and for a file whose beginning is broken
 	content io.Reader
 	unpack  io.Closer // decompressor
 	spool   *os.File  // temporary copy of a packed parquet file
@@ -210,7 +210,7 @@ type openInput struct {
 var errChanged = errors.New("changed while it was read: let its writer finish and build again")
 
 func (o *openInput) unchanged() error {
-	if o.file == nil {
+	if o.file == nil || o.in.stream {
 		return nil
 	}
 	info, err := o.file.Stat()
@@ -243,7 +243,7 @@ func (o *openInput) close() {
 func openContent(in *input, opt *InputOptions, read *atomic.Int64) (*openInput, error) {
 	o := &openInput{in: in}
 	var raw io.Reader
-	if in.isStdin() {
+	if in.path == "-" {
 		raw = opt.Stdin
 		if raw == nil {
 			raw = os.Stdin

@@ -54,7 +54,8 @@ type SamplerOptions struct {
 // Sampler draws training windows. In each epoch every window of a source comes once, in an order of its own that a
 // seeded permutation computes without a table. The windows of an epoch begin at a random offset, so that they are cut
 // elsewhere each time. From several sources the next window is always taken where the number drawn lags most behind the
-// weight. So everything drawn follows from the seed and one integer per source, the number of windows drawn.
+// weight. So everything drawn follows from the seed and one integer per source, the number of windows drawn. It must not
+// be used from several goroutines at once.
 type Sampler struct {
 	opt     SamplerOptions
 	sources []sampled
@@ -177,8 +178,7 @@ func checkRows(T int, tokens, targets, docStart []int32) error {
 }
 
 // pick returns the source whose next window is due first: the one with the smallest (drawn+1)/weight, of equals the
-// first. After any number of windows each source is within one window of its share when there are two, and never lags
-// more than a few with more.
+// first. The share of each source then stays close to its weight at all times, not only in the long run.
 func (s *Sampler) pick() int {
 	best, least := 0, math.Inf(1)
 	for i := range s.sources {

@@ -200,3 +200,21 @@ func TestWalkNoticesChanges(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParquet damages a file: whatever the library makes of it, there is an error or text, never a panic.
+func FuzzParquet(f *testing.F) {
+	f.Add(uint(10), byte(1), uint(0))
+	f.Add(uint(300), byte(255), uint(5))
+	f.Fuzz(func(t *testing.T, at uint, flip byte, cut uint) {
+		pq, _ := parquetFile(t, 20)
+		b := []byte(pq)
+		b[at%uint(len(b))] ^= flip
+		b = b[:uint(len(b))-cut%uint(len(b))]
+		opt := InputOptions{Paths: []string{"-"}, Stdin: bytes.NewReader(b), StdinFormat: "parquet"}
+		n := 0
+		_, err := Walk(context.Background(), opt, func(Document) error { n++; return nil })
+		if err == nil && n == 0 {
+			t.Fatal("neither text nor an error")
+		}
+	})
+}
