@@ -34,9 +34,10 @@ type jsonWriter interface{ Write(p []byte) (int, error) }
 
 // Observer hears what happens, on the trainer's goroutine. Any field may be nil.
 type Observer struct {
-	Start  func(Info)              // once, before the first step
-	Step   func(runlog.Step, Pace) // after every step
-	Eval   func(int64, EvalResult) // after every evaluation
+	Memory func(plan model.Plan, freeBytes int64) // before anything is allocated; free is 0 where it is not known
+	Start  func(Info)                             // once, before the first step
+	Step   func(runlog.Step, Pace)                // after every step
+	Eval   func(int64, EvalResult)                // after every evaluation
 	Save   func(step int64, path string)
 	Notice func(string) // something the user should know
 }
@@ -243,6 +244,9 @@ func (t *Trainer) openDevice() (err error) {
 	if t.cfg.Precision == "mixed" && !popt.Mirror {
 		t.notice("this device has no 16-bit floats: training goes on in f32")
 	}
+	if err = t.checkMemory(); err != nil {
+		return err
+	}
 	if t.params, err = model.NewParams(t.runner, t.cfg.Model, popt); err != nil {
 		return t.tooLarge(err)
 	}
@@ -256,14 +260,32 @@ func (t *Trainer) openDevice() (err error) {
 	return err
 }
 
+// lessMemory is the advice for a run that does not fit.
+const lessMemory = "take a smaller --batch or --context, --recompute, --moments8, or a smaller --preset"
+
+// checkMemory predicts what the run needs and refuses one that cannot fit.
+func (t *Trainer) checkMemory() error {
+	plan, err := t.plan()
+	if err != nil {
+		return err
+	}
+	free := t.backend.Limits().FreeBytes
+	if t.opt.Observer.Memory != nil {
+		t.opt.Observer.Memory(plan, free)
+	}
+	if free > 0 && plan.Total() > free {
+		return fmt.Errorf("the run needs %s and %s has %s free: %s", FormatBytes(plan.Total()), t.backend.Device(), FormatBytes(free), lessMemory)
+	}
+	return nil
+}
+
 // tooLarge adds what to change to an allocation that failed.
 func (t *Trainer) tooLarge(err error) error {
 	plan, planErr := t.plan()
 	if planErr != nil {
 		return err
 	}
-	return fmt.Errorf("%w (the run needs %s in all; take a smaller --batch or --context, --recompute, --moments8 or a smaller --preset)",
-		err, FormatBytes(plan.Total()))
+	return fmt.Errorf("%w (the run needs %s in all: %s)", err, FormatBytes(plan.Total()), lessMemory)
 }
 
 func (t *Trainer) plan() (model.Plan, error) {

@@ -300,6 +300,18 @@ func (f *trainFlags) options(dir string) (train.Options, *statusLine) {
 func observe(status *statusLine) train.Observer {
 	var val float64
 	return train.Observer{
+		Memory: func(p model.Plan, free int64) {
+			line := "memory     " + formatBytes(p.Total())
+			if free > 0 {
+				line += " of " + formatBytes(free) + " free"
+			}
+			for _, r := range p.Rows {
+				if r.Bytes >= p.Total()/20 {
+					line += fmt.Sprintf(", %s %s", r.Label, formatBytes(r.Bytes))
+				}
+			}
+			status.print("%s", line)
+		},
 		Start: func(i train.Info) {
 			status.print("%s", describeRun(i))
 		},
@@ -327,7 +339,7 @@ func describeRun(i train.Info) string {
 	m := i.Config.Model
 	s := fmt.Sprintf("model      %s parameters: V %d, C %d, L %d, H %d, KVH %d, D %d, F %d, context %d\n", count(i.Params),
 		m.VocabSize, m.DModel, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.FFN, i.Config.Context)
-	s += fmt.Sprintf("device     %s, %s, %s for training\n", i.Device, i.Config.Precision, formatBytes(i.Plan.Total()))
+	s += fmt.Sprintf("device     %s, %s\n", i.Device, i.Config.Precision)
 	perStep := int64(i.Config.Batch) * int64(i.Config.Context) * int64(i.Config.Accum)
 	s += fmt.Sprintf("data       %s tokens to train on, %s held out; %s tokens a step, %s steps (%.2f passes)", count(i.TrainTokens),
 		count(i.ValTokens), count(perStep), count(i.LastStep), float64(perStep*i.LastStep)/float64(i.TrainTokens))
