@@ -5,32 +5,32 @@ package kern
 // micro6AVX2 computes C (6, 16) = A·B, or adds to C. Element (i, k) of A is a[i·rsa+k·csa]; strides count elements.
 //
 //go:noescape
-func micro6AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func micro6AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // microPacked6AVX2 is the same for packed panels of A (6 rows) and B (16 columns); rsa, csa and ldb are not used.
 //
 //go:noescape
-func microPacked6AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func microPacked6AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // micro4AVX2 computes C (4, 16) = A·B, or adds to C. Element (i, k) of A is a[i·rsa+k·csa]; strides count elements.
 //
 //go:noescape
-func micro4AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func micro4AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // microPacked4AVX2 is the same for packed panels of A (4 rows) and B (16 columns); rsa, csa and ldb are not used.
 //
 //go:noescape
-func microPacked4AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func microPacked4AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // micro2AVX2 computes C (2, 16) = A·B, or adds to C. Element (i, k) of A is a[i·rsa+k·csa]; strides count elements.
 //
 //go:noescape
-func micro2AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func micro2AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // microPacked2AVX2 is the same for packed panels of A (2 rows) and B (16 columns); rsa, csa and ldb are not used.
 //
 //go:noescape
-func microPacked2AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func microPacked2AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // packCopy16AVX2 copies k rows of src, ld apart, into panels of 16 columns, panelStride apart.
 //
@@ -65,32 +65,32 @@ func fmaPeakAVX2(iters int)
 // micro12AVX512 computes C (12, 32) = A·B, or adds to C. Element (i, k) of A is a[i·rsa+k·csa]; strides count elements.
 //
 //go:noescape
-func micro12AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func micro12AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // microPacked12AVX512 is the same for packed panels of A (12 rows) and B (32 columns); rsa, csa and ldb are not used.
 //
 //go:noescape
-func microPacked12AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func microPacked12AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // micro8AVX512 computes C (8, 32) = A·B, or adds to C. Element (i, k) of A is a[i·rsa+k·csa]; strides count elements.
 //
 //go:noescape
-func micro8AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func micro8AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // microPacked8AVX512 is the same for packed panels of A (8 rows) and B (32 columns); rsa, csa and ldb are not used.
 //
 //go:noescape
-func microPacked8AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func microPacked8AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // micro4AVX512 computes C (4, 32) = A·B, or adds to C. Element (i, k) of A is a[i·rsa+k·csa]; strides count elements.
 //
 //go:noescape
-func micro4AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func micro4AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // microPacked4AVX512 is the same for packed panels of A (4 rows) and B (32 columns); rsa, csa and ldb are not used.
 //
 //go:noescape
-func microPacked4AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+func microPacked4AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 
 // packCopy32AVX512 copies k rows of src, ld apart, into panels of 32 columns, panelStride apart.
 //

@@ -2,9 +2,9 @@
 
 #include "textflag.h"
 
-// func micro6AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func micro6AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·micro6AVX2(SB), NOSPLIT, $0-65
+TEXT ·micro6AVX2(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -37,6 +37,7 @@ TEXT ·micro6AVX2(SB), NOSPLIT, $0-65
 	SHLQ       $0x02, R9
 	LEAQ       (DI)(DI*2), R10
 	LEAQ       (SI)(DI*4), R11
+	MOVQ       next+72(FP), R12
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -53,6 +54,8 @@ TEXT ·micro6AVX2(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (R12)
+	ADDQ         $0x40, R12
 	VMOVUPS      (CX), Y12
 	VMOVUPS      32(CX), Y13
 	VBROADCASTSS (SI), Y14
@@ -223,9 +226,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func microPacked6AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func microPacked6AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·microPacked6AVX2(SB), NOSPLIT, $0-65
+TEXT ·microPacked6AVX2(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -250,6 +253,7 @@ TEXT ·microPacked6AVX2(SB), NOSPLIT, $0-65
 	PREFETCHT0 (SI)
 	PREFETCHT0 60(SI)
 	MOVQ       a+8(FP), SI
+	MOVQ       next+72(FP), DI
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -266,6 +270,8 @@ TEXT ·microPacked6AVX2(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (DI)
+	ADDQ         $0x40, DI
 	PREFETCHT0   1024(CX)
 	VMOVUPS      (CX), Y12
 	VMOVUPS      32(CX), Y13
@@ -430,9 +436,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func micro4AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func micro4AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·micro4AVX2(SB), NOSPLIT, $0-65
+TEXT ·micro4AVX2(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -458,6 +464,7 @@ TEXT ·micro4AVX2(SB), NOSPLIT, $0-65
 	SHLQ       $0x02, R8
 	SHLQ       $0x02, R9
 	LEAQ       (DI)(DI*2), R10
+	MOVQ       next+72(FP), R11
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -470,6 +477,8 @@ TEXT ·micro4AVX2(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
 	VMOVUPS      (CX), Y8
 	VMOVUPS      32(CX), Y9
 	VBROADCASTSS (SI), Y10
@@ -593,9 +602,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func microPacked4AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func microPacked4AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·microPacked4AVX2(SB), NOSPLIT, $0-65
+TEXT ·microPacked4AVX2(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -614,6 +623,7 @@ TEXT ·microPacked4AVX2(SB), NOSPLIT, $0-65
 	PREFETCHT0 (SI)
 	PREFETCHT0 60(SI)
 	MOVQ       a+8(FP), SI
+	MOVQ       next+72(FP), DI
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -626,6 +636,8 @@ TEXT ·microPacked4AVX2(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (DI)
+	ADDQ         $0x40, DI
 	PREFETCHT0   1024(CX)
 	VMOVUPS      (CX), Y8
 	VMOVUPS      32(CX), Y9
@@ -748,9 +760,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func micro2AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func micro2AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·micro2AVX2(SB), NOSPLIT, $0-65
+TEXT ·micro2AVX2(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -770,6 +782,7 @@ TEXT ·micro2AVX2(SB), NOSPLIT, $0-65
 	SHLQ       $0x02, R8
 	SHLQ       $0x02, R9
 	LEAQ       (DI)(DI*2), R10
+	MOVQ       next+72(FP), R10
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -778,6 +791,8 @@ TEXT ·micro2AVX2(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (R10)
+	ADDQ         $0x40, R10
 	VMOVUPS      (CX), Y4
 	VMOVUPS      32(CX), Y5
 	VBROADCASTSS (SI), Y6
@@ -859,9 +874,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func microPacked2AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func microPacked2AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·microPacked2AVX2(SB), NOSPLIT, $0-65
+TEXT ·microPacked2AVX2(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -874,6 +889,7 @@ TEXT ·microPacked2AVX2(SB), NOSPLIT, $0-65
 	PREFETCHT0 (SI)
 	PREFETCHT0 60(SI)
 	MOVQ       a+8(FP), SI
+	MOVQ       next+72(FP), DI
 	VXORPS     Y0, Y0, Y0
 	VXORPS     Y1, Y1, Y1
 	VXORPS     Y2, Y2, Y2
@@ -882,6 +898,8 @@ TEXT ·microPacked2AVX2(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (DI)
+	ADDQ         $0x40, DI
 	PREFETCHT0   1024(CX)
 	VMOVUPS      (CX), Y4
 	VMOVUPS      32(CX), Y5
@@ -963,130 +981,134 @@ store:
 	RET
 
 // func packCopy16AVX2(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·packCopy16AVX2(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ panelStride+8(FP), CX
-	MOVQ panels+16(FP), DX
-	MOVQ src+24(FP), BX
-	MOVQ ld+32(FP), SI
-	MOVQ k+40(FP), DI
-	SHLQ $0x02, CX
-	SHLQ $0x02, SI
+	MOVQ   dst+0(FP), AX
+	MOVQ   panelStride+8(FP), CX
+	MOVQ   src+24(FP), DX
+	MOVQ   ld+32(FP), BX
+	MOVQ   k+40(FP), SI
+	SHLQ   $0x02, CX
+	SHLQ   $0x02, BX
+	IMUL3Q $0x08, BX, DI
 
 row:
-	MOVQ AX, R8
-	MOVQ BX, R9
-	MOVQ DX, R10
+	MOVQ panels+16(FP), R10
+	MOVQ DX, R8
+	MOVQ AX, R9
 
 panel:
-	VMOVUPS (R9), Y0
-	VMOVUPS Y0, (R8)
-	VMOVUPS 32(R9), Y0
-	VMOVUPS Y0, 32(R8)
-	ADDQ    $0x00000040, R9
-	ADDQ    CX, R8
-	DECQ    R10
-	JNZ     panel
-	ADDQ    SI, BX
-	ADDQ    $0x00000040, AX
-	DECQ    DI
-	JNZ     row
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), Y0
+	VMOVUPS    Y0, (R9)
+	VMOVUPS    32(R8), Y0
+	VMOVUPS    Y0, 32(R9)
+	ADDQ       $0x00000040, R8
+	ADDQ       CX, R9
+	DECQ       R10
+	JNZ        panel
+	ADDQ       BX, DX
+	ADDQ       $0x00000040, AX
+	DECQ       SI
+	JNZ        row
 	VZEROUPPER
 	RET
 
 // func packCopy6AVX2(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·packCopy6AVX2(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ panelStride+8(FP), CX
-	MOVQ panels+16(FP), DX
-	MOVQ src+24(FP), BX
-	MOVQ ld+32(FP), SI
-	MOVQ k+40(FP), DI
-	SHLQ $0x02, CX
-	SHLQ $0x02, SI
+	MOVQ   dst+0(FP), AX
+	MOVQ   panelStride+8(FP), CX
+	MOVQ   src+24(FP), DX
+	MOVQ   ld+32(FP), BX
+	MOVQ   k+40(FP), SI
+	SHLQ   $0x02, CX
+	SHLQ   $0x02, BX
+	IMUL3Q $0x08, BX, DI
 
 row:
-	MOVQ AX, R8
-	MOVQ BX, R9
-	MOVQ DX, R10
+	MOVQ panels+16(FP), R10
+	MOVQ DX, R8
+	MOVQ AX, R9
 
 panel:
-	VMOVUPS (R9), X0
-	VMOVUPS X0, (R8)
-	MOVQ    16(R9), R11
-	MOVQ    R11, 16(R8)
-	ADDQ    $0x00000018, R9
-	ADDQ    CX, R8
-	DECQ    R10
-	JNZ     panel
-	ADDQ    SI, BX
-	ADDQ    $0x00000018, AX
-	DECQ    DI
-	JNZ     row
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), X0
+	VMOVUPS    X0, (R9)
+	MOVQ       16(R8), R11
+	MOVQ       R11, 16(R9)
+	ADDQ       $0x00000018, R8
+	ADDQ       CX, R9
+	DECQ       R10
+	JNZ        panel
+	ADDQ       BX, DX
+	ADDQ       $0x00000018, AX
+	DECQ       SI
+	JNZ        row
 	VZEROUPPER
 	RET
 
 // func packCopy4AVX2(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·packCopy4AVX2(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ panelStride+8(FP), CX
-	MOVQ panels+16(FP), DX
-	MOVQ src+24(FP), BX
-	MOVQ ld+32(FP), SI
-	MOVQ k+40(FP), DI
-	SHLQ $0x02, CX
-	SHLQ $0x02, SI
+	MOVQ   dst+0(FP), AX
+	MOVQ   panelStride+8(FP), CX
+	MOVQ   src+24(FP), DX
+	MOVQ   ld+32(FP), BX
+	MOVQ   k+40(FP), SI
+	SHLQ   $0x02, CX
+	SHLQ   $0x02, BX
+	IMUL3Q $0x08, BX, DI
 
 row:
-	MOVQ AX, R8
-	MOVQ BX, R9
-	MOVQ DX, R10
+	MOVQ panels+16(FP), R10
+	MOVQ DX, R8
+	MOVQ AX, R9
 
 panel:
-	VMOVUPS (R9), X0
-	VMOVUPS X0, (R8)
-	ADDQ    $0x00000010, R9
-	ADDQ    CX, R8
-	DECQ    R10
-	JNZ     panel
-	ADDQ    SI, BX
-	ADDQ    $0x00000010, AX
-	DECQ    DI
-	JNZ     row
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), X0
+	VMOVUPS    X0, (R9)
+	ADDQ       $0x00000010, R8
+	ADDQ       CX, R9
+	DECQ       R10
+	JNZ        panel
+	ADDQ       BX, DX
+	ADDQ       $0x00000010, AX
+	DECQ       SI
+	JNZ        row
 	VZEROUPPER
 	RET
 
 // func packCopy2AVX2(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·packCopy2AVX2(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ panelStride+8(FP), CX
-	MOVQ panels+16(FP), DX
-	MOVQ src+24(FP), BX
-	MOVQ ld+32(FP), SI
-	MOVQ k+40(FP), DI
-	SHLQ $0x02, CX
-	SHLQ $0x02, SI
+	MOVQ   dst+0(FP), AX
+	MOVQ   panelStride+8(FP), CX
+	MOVQ   src+24(FP), DX
+	MOVQ   ld+32(FP), BX
+	MOVQ   k+40(FP), SI
+	SHLQ   $0x02, CX
+	SHLQ   $0x02, BX
+	IMUL3Q $0x08, BX, DI
 
 row:
-	MOVQ AX, R8
-	MOVQ BX, R9
-	MOVQ DX, R10
+	MOVQ panels+16(FP), R10
+	MOVQ DX, R8
+	MOVQ AX, R9
 
 panel:
-	MOVQ (R9), R11
-	MOVQ R11, (R8)
-	ADDQ $0x00000008, R9
-	ADDQ CX, R8
-	DECQ R10
-	JNZ  panel
-	ADDQ SI, BX
-	ADDQ $0x00000008, AX
-	DECQ DI
-	JNZ  row
+	PREFETCHT0 (R8)(DI*1)
+	MOVQ       (R8), R11
+	MOVQ       R11, (R9)
+	ADDQ       $0x00000008, R8
+	ADDQ       CX, R9
+	DECQ       R10
+	JNZ        panel
+	ADDQ       BX, DX
+	ADDQ       $0x00000008, AX
+	DECQ       SI
+	JNZ        row
 	VZEROUPPER
 	RET
 
@@ -1218,9 +1240,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func micro12AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func micro12AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·micro12AVX512(SB), NOSPLIT, $0-65
+TEXT ·micro12AVX512(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -1272,6 +1294,7 @@ TEXT ·micro12AVX512(SB), NOSPLIT, $0-65
 	LEAQ       (DI)(DI*2), R10
 	LEAQ       (SI)(DI*4), R11
 	LEAQ       (R11)(DI*4), R12
+	MOVQ       next+72(FP), R13
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -1300,6 +1323,8 @@ TEXT ·micro12AVX512(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (R13)
+	ADDQ         $0x40, R13
 	VMOVUPS      (CX), Z24
 	VMOVUPS      64(CX), Z25
 	VBROADCASTSS (SI), Z26
@@ -1601,9 +1626,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func microPacked12AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func microPacked12AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·microPacked12AVX512(SB), NOSPLIT, $0-65
+TEXT ·microPacked12AVX512(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -1646,6 +1671,7 @@ TEXT ·microPacked12AVX512(SB), NOSPLIT, $0-65
 	PREFETCHT0 (SI)
 	PREFETCHT0 124(SI)
 	MOVQ       a+8(FP), SI
+	MOVQ       next+72(FP), DI
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -1674,6 +1700,8 @@ TEXT ·microPacked12AVX512(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (DI)
+	ADDQ         $0x40, DI
 	PREFETCHT0   1024(CX)
 	PREFETCHT0   1088(CX)
 	VMOVUPS      (CX), Z24
@@ -1969,9 +1997,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func micro8AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func micro8AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·micro8AVX512(SB), NOSPLIT, $0-65
+TEXT ·micro8AVX512(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -2010,6 +2038,7 @@ TEXT ·micro8AVX512(SB), NOSPLIT, $0-65
 	SHLQ       $0x02, R9
 	LEAQ       (DI)(DI*2), R10
 	LEAQ       (SI)(DI*4), R11
+	MOVQ       next+72(FP), R12
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -2030,6 +2059,8 @@ TEXT ·micro8AVX512(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (R12)
+	ADDQ         $0x40, R12
 	VMOVUPS      (CX), Z16
 	VMOVUPS      64(CX), Z17
 	VBROADCASTSS (SI), Z18
@@ -2242,9 +2273,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func microPacked8AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func microPacked8AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·microPacked8AVX512(SB), NOSPLIT, $0-65
+TEXT ·microPacked8AVX512(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -2275,6 +2306,7 @@ TEXT ·microPacked8AVX512(SB), NOSPLIT, $0-65
 	PREFETCHT0 (SI)
 	PREFETCHT0 124(SI)
 	MOVQ       a+8(FP), SI
+	MOVQ       next+72(FP), DI
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -2295,6 +2327,8 @@ TEXT ·microPacked8AVX512(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (DI)
+	ADDQ         $0x40, DI
 	PREFETCHT0   1024(CX)
 	PREFETCHT0   1088(CX)
 	VMOVUPS      (CX), Z16
@@ -2506,9 +2540,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func micro4AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func micro4AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·micro4AVX512(SB), NOSPLIT, $0-65
+TEXT ·micro4AVX512(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -2534,6 +2568,7 @@ TEXT ·micro4AVX512(SB), NOSPLIT, $0-65
 	SHLQ       $0x02, R8
 	SHLQ       $0x02, R9
 	LEAQ       (DI)(DI*2), R10
+	MOVQ       next+72(FP), R11
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -2546,6 +2581,8 @@ TEXT ·micro4AVX512(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
 	VMOVUPS      (CX), Z8
 	VMOVUPS      64(CX), Z9
 	VBROADCASTSS (SI), Z10
@@ -2669,9 +2706,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func microPacked4AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)
+// func microPacked4AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·microPacked4AVX512(SB), NOSPLIT, $0-65
+TEXT ·microPacked4AVX512(SB), NOSPLIT, $0-80
 	MOVQ       k+0(FP), AX
 	MOVQ       b+32(FP), CX
 	MOVQ       c+48(FP), DX
@@ -2690,6 +2727,7 @@ TEXT ·microPacked4AVX512(SB), NOSPLIT, $0-65
 	PREFETCHT0 (SI)
 	PREFETCHT0 124(SI)
 	MOVQ       a+8(FP), SI
+	MOVQ       next+72(FP), DI
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z1, Z1, Z1
 	VPXORD     Z2, Z2, Z2
@@ -2702,6 +2740,8 @@ TEXT ·microPacked4AVX512(SB), NOSPLIT, $0-65
 	JL         rest
 
 loop:
+	PREFETCHT1   (DI)
+	ADDQ         $0x40, DI
 	PREFETCHT0   1024(CX)
 	PREFETCHT0   1088(CX)
 	VMOVUPS      (CX), Z8
@@ -2830,130 +2870,179 @@ store:
 	RET
 
 // func packCopy32AVX512(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·packCopy32AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ panelStride+8(FP), CX
-	MOVQ panels+16(FP), DX
-	MOVQ src+24(FP), BX
-	MOVQ ld+32(FP), SI
-	MOVQ k+40(FP), DI
-	SHLQ $0x02, CX
-	SHLQ $0x02, SI
+	MOVQ   dst+0(FP), AX
+	MOVQ   panelStride+8(FP), CX
+	MOVQ   src+24(FP), DX
+	MOVQ   ld+32(FP), BX
+	MOVQ   k+40(FP), SI
+	SHLQ   $0x02, CX
+	SHLQ   $0x02, BX
+	IMUL3Q $0x08, BX, DI
 
 row:
-	MOVQ AX, R8
-	MOVQ BX, R9
-	MOVQ DX, R10
+	MOVQ panels+16(FP), R10
+	MOVQ DX, R8
+	MOVQ AX, R9
 
 panel:
-	VMOVUPS (R9), Z0
-	VMOVUPS Z0, (R8)
-	VMOVUPS 64(R9), Z0
-	VMOVUPS Z0, 64(R8)
-	ADDQ    $0x00000080, R9
-	ADDQ    CX, R8
-	DECQ    R10
-	JNZ     panel
-	ADDQ    SI, BX
-	ADDQ    $0x00000080, AX
-	DECQ    DI
-	JNZ     row
+	PREFETCHT0 (R8)(DI*1)
+	PREFETCHT0 64(R8)(DI*1)
+	VMOVUPS    (R8), Z0
+	VMOVUPS    Z0, (R9)
+	VMOVUPS    64(R8), Z0
+	VMOVUPS    Z0, 64(R9)
+	ADDQ       $0x00000080, R8
+	ADDQ       CX, R9
+	DECQ       R10
+	JNZ        panel
+	ADDQ       BX, DX
+	ADDQ       $0x00000080, AX
+	DECQ       SI
+	JNZ        row
 	VZEROUPPER
 	RET
 
 // func packCopy12AVX512(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-// Requires: AVX
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·packCopy12AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ panelStride+8(FP), CX
-	MOVQ panels+16(FP), DX
-	MOVQ src+24(FP), BX
-	MOVQ ld+32(FP), SI
-	MOVQ k+40(FP), DI
-	SHLQ $0x02, CX
-	SHLQ $0x02, SI
+	MOVQ   dst+0(FP), AX
+	MOVQ   panelStride+8(FP), CX
+	MOVQ   src+24(FP), DX
+	MOVQ   ld+32(FP), BX
+	MOVQ   k+40(FP), SI
+	SHLQ   $0x02, CX
+	SHLQ   $0x02, BX
+	IMUL3Q $0x08, BX, DI
+	MOVL   $0x00000fff, R8
+	KMOVW  R8, K1
+	MOVL   $0x0000f000, R8
+	KMOVW  R8, K2
+	MOVL   $0x0000fff0, R8
+	KMOVW  R8, K3
+	LEAQ   (BX)(BX*2), R8
+	SUBQ   $0x04, SI
+	JL     rest
+
+rows4:
+	MOVQ panels+16(FP), R11
+	MOVQ DX, R9
+	MOVQ AX, R10
+
+panel4:
+	LEAQ            (R9)(DI*1), R12
+	PREFETCHT0      (R12)
+	PREFETCHT0      (R12)(BX*1)
+	PREFETCHT0      (R12)(BX*2)
+	PREFETCHT0      (R12)(R8*1)
+	VMOVUPS.Z       (R9), K1, Z0
+	VBROADCASTF32X4 (R9)(BX*1), K2, Z0
+	VMOVUPS         16(R9)(BX*1), Y1
+	VINSERTF32X8    $0x01, (R9)(BX*2), Z1, Z1
+	VMOVUPS         32(R9)(BX*2), X2
+	VMOVUPS         -16(R9)(R8*1), K3, Z2
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	ADDQ            $0x00000030, R9
+	ADDQ            CX, R10
+	DECQ            R11
+	JNZ             panel4
+	LEAQ            (DX)(BX*4), DX
+	ADDQ            $0x000000c0, AX
+	SUBQ            $0x04, SI
+	JGE             rows4
+
+rest:
+	ADDQ $0x04, SI
+	JZ   done
 
 row:
-	MOVQ AX, R8
-	MOVQ BX, R9
-	MOVQ DX, R10
+	MOVQ panels+16(FP), R10
+	MOVQ DX, R8
+	MOVQ AX, R9
 
 panel:
-	VMOVUPS (R9), Y0
-	VMOVUPS Y0, (R8)
-	VMOVUPS 32(R9), X0
-	VMOVUPS X0, 32(R8)
-	ADDQ    $0x00000030, R9
-	ADDQ    CX, R8
-	DECQ    R10
-	JNZ     panel
-	ADDQ    SI, BX
-	ADDQ    $0x00000030, AX
-	DECQ    DI
-	JNZ     row
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), Y0
+	VMOVUPS    Y0, (R9)
+	VMOVUPS    32(R8), X0
+	VMOVUPS    X0, 32(R9)
+	ADDQ       $0x00000030, R8
+	ADDQ       CX, R9
+	DECQ       R10
+	JNZ        panel
+	ADDQ       BX, DX
+	ADDQ       $0x00000030, AX
+	DECQ       SI
+	JNZ        row
+
+done:
 	VZEROUPPER
 	RET
 
 // func packCopy8AVX512(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·packCopy8AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ panelStride+8(FP), CX
-	MOVQ panels+16(FP), DX
-	MOVQ src+24(FP), BX
-	MOVQ ld+32(FP), SI
-	MOVQ k+40(FP), DI
-	SHLQ $0x02, CX
-	SHLQ $0x02, SI
+	MOVQ   dst+0(FP), AX
+	MOVQ   panelStride+8(FP), CX
+	MOVQ   src+24(FP), DX
+	MOVQ   ld+32(FP), BX
+	MOVQ   k+40(FP), SI
+	SHLQ   $0x02, CX
+	SHLQ   $0x02, BX
+	IMUL3Q $0x08, BX, DI
 
 row:
-	MOVQ AX, R8
-	MOVQ BX, R9
-	MOVQ DX, R10
+	MOVQ panels+16(FP), R10
+	MOVQ DX, R8
+	MOVQ AX, R9
 
 panel:
-	VMOVUPS (R9), Y0
-	VMOVUPS Y0, (R8)
-	ADDQ    $0x00000020, R9
-	ADDQ    CX, R8
-	DECQ    R10
-	JNZ     panel
-	ADDQ    SI, BX
-	ADDQ    $0x00000020, AX
-	DECQ    DI
-	JNZ     row
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), Y0
+	VMOVUPS    Y0, (R9)
+	ADDQ       $0x00000020, R8
+	ADDQ       CX, R9
+	DECQ       R10
+	JNZ        panel
+	ADDQ       BX, DX
+	ADDQ       $0x00000020, AX
+	DECQ       SI
+	JNZ        row
 	VZEROUPPER
 	RET
 
 // func packCopy4AVX512(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·packCopy4AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ panelStride+8(FP), CX
-	MOVQ panels+16(FP), DX
-	MOVQ src+24(FP), BX
-	MOVQ ld+32(FP), SI
-	MOVQ k+40(FP), DI
-	SHLQ $0x02, CX
-	SHLQ $0x02, SI
+	MOVQ   dst+0(FP), AX
+	MOVQ   panelStride+8(FP), CX
+	MOVQ   src+24(FP), DX
+	MOVQ   ld+32(FP), BX
+	MOVQ   k+40(FP), SI
+	SHLQ   $0x02, CX
+	SHLQ   $0x02, BX
+	IMUL3Q $0x08, BX, DI
 
 row:
-	MOVQ AX, R8
-	MOVQ BX, R9
-	MOVQ DX, R10
+	MOVQ panels+16(FP), R10
+	MOVQ DX, R8
+	MOVQ AX, R9
 
 panel:
-	VMOVUPS (R9), X0
-	VMOVUPS X0, (R8)
-	ADDQ    $0x00000010, R9
-	ADDQ    CX, R8
-	DECQ    R10
-	JNZ     panel
-	ADDQ    SI, BX
-	ADDQ    $0x00000010, AX
-	DECQ    DI
-	JNZ     row
+	PREFETCHT0 (R8)(DI*1)
+	VMOVUPS    (R8), X0
+	VMOVUPS    X0, (R9)
+	ADDQ       $0x00000010, R8
+	ADDQ       CX, R9
+	DECQ       R10
+	JNZ        panel
+	ADDQ       BX, DX
+	ADDQ       $0x00000010, AX
+	DECQ       SI
+	JNZ        row
 	VZEROUPPER
 	RET
 

@@ -2,10 +2,11 @@ package kern
 
 // tiling is the shape of the blocks a product is cut into.
 //
-// The micro-kernel keeps an mr×nr tile of C in registers. Its operands are packed: A in panels of mr
-// rows and B in panels of nr columns, each stored k by k, so that the kernel reads both straight
-// through. K is cut into blocks of about kc. For each, B is packed once by all threads; then tasks of
-// mc rows by taskCols columns are handed out, and whoever takes one packs its rows of A privately.
+// The micro-kernel keeps an mr×nr tile of C in registers. B is packed in panels of nr columns, stored
+// k by k, so that the kernel reads it straight through. K is cut into blocks of about kc. For each,
+// B is packed once by all threads; then tasks of mc rows by taskCols columns are handed out. Rows of
+// A are read in place; in the form TN, where a row of A is a column in memory, whoever takes a task
+// packs its rows privately.
 type tiling struct {
 	mr, nr   int
 	rowStep  int // the micro-kernel exists for every multiple of rowStep up to mr
@@ -35,11 +36,11 @@ func (j *gemmJob) run(x *matrices) {
 	j.matrices = *x
 	t, pool := j.e.tile, j.e.pool
 	j.mc = t.rowsPerTask(x.m, x.n, pool.Threads())
-	kc := evenSplit(x.k, t.kc, 4)
+	kc := evenSplit(x.k, t.kc, 16)
 	for j.jc = 0; j.jc < x.n; j.jc += t.nc {
 		j.nc = min(t.nc, x.n-j.jc)
 		panels := (j.nc + t.nr - 1) / t.nr
-		j.e.b = grow(j.e.b, panels*t.nr*kc)
+		j.e.b = grow(j.e.b, panels*panelStride(t.nr, kc))
 		j.colJobs = (j.nc + t.taskCols - 1) / t.taskCols
 		for j.pc = 0; j.pc < x.k; j.pc += kc {
 			j.kc = min(kc, x.k-j.pc)
@@ -85,46 +86,87 @@ func (j *gemmJob) packB(group int) {
 	nr := j.e.tile.nr
 	lo := group * packGroup * nr
 	cols := min(packGroup*nr, j.nc-lo)
-	j.e.Kernels.packB(j.e.b[lo*j.kc:], &j.matrices, j.jc+lo, cols, j.pc, j.kc)
+	j.e.Kernels.packB(j.e.b[lo/nr*panelStride(nr, j.kc):], &j.matrices, j.jc+lo, cols, j.pc, j.kc)
 }
 
-// block computes rows [row·mc, …) and columns [col·taskCols, …) of the current block of C.
+// block computes rows [row·mc, …) and columns [col·taskCols, …) of the current block of C, one panel
+// of B after the other. While it works on one, it has the next fetched into the second-level cache,
+// a part with every tile.
 func (j *gemmJob) block(ws *Workspace, row, col int) {
 	t := j.e.tile
 	i0 := row * j.mc
 	rows := min(j.mc, j.m-i0)
-	if ws.serial != j.serial || ws.row != row {
-		ws.a = grow(ws.a, roundUp(rows, t.mr)*j.kc)
-		j.e.Kernels.packA(ws.a, &j.matrices, i0, rows, j.pc, j.kc)
-		ws.serial, ws.row = j.serial, row
-	}
+	j.prepareA(ws, row, i0, rows)
+	stride := panelStride(t.nr, j.kc)
+	accumulate := j.accumulate || j.pc > 0
 	lo := col * t.taskCols
 	hi := min(lo+t.taskCols, j.nc)
-	accumulate := j.accumulate || j.pc > 0
-	for i := 0; i < rows; i += t.mr {
-		mr := min(t.mr, rows-i)
-		pa := ws.a[i*j.kc:]
-		for n := lo; n < hi; n += t.nr {
-			nr := min(t.nr, hi-n)
+	for n := lo; n < hi; n += t.nr {
+		nr := min(t.nr, hi-n)
+		panel := j.e.b[n/t.nr*stride:]
+		for i := 0; i < rows; i += t.mr {
+			mr := min(t.mr, rows-i)
+			a, rsa, csa := j.tileA(ws, i0, i, mr)
+			next := &panel[min(stride+i/t.mr*(j.kc/4*16), len(panel)-1)]
 			c := j.c[(i0+i)*j.ldc+j.jc+n:]
-			j.e.Kernels.tileTo(ws, mr, nr, j.kc, pa, 1, t.panelRows(mr), j.e.b[n*j.kc:], t.nr, c, j.ldc, accumulate)
+			j.e.Kernels.tileTo(ws, mr, nr, j.kc, a, rsa, csa, panel, t.nr, c, j.ldc, accumulate, next)
 		}
 	}
 }
+
+// prepareA packs what tileA will take from the workspace, if that is not there yet: all rows when A
+// is stored transposed, and otherwise the last few when no micro-kernel has exactly so many.
+func (j *gemmJob) prepareA(ws *Workspace, row, i0, rows int) {
+	t := j.e.tile
+	if ws.serial == j.serial && ws.row == row {
+		return
+	}
+	ws.serial, ws.row = j.serial, row
+	if j.form == TN {
+		ws.a = grow(ws.a, (rows+t.mr-1)/t.mr*panelStride(t.mr, j.kc))
+		j.e.Kernels.packA(ws.a, &j.matrices, i0, rows, j.pc, j.kc)
+		return
+	}
+	rest := rows % t.mr
+	if width := t.panelRows(rest); width != rest {
+		ws.a = grow(ws.a, width*j.kc)
+		a, rsa, csa := j.aAt(i0+rows-rest, j.pc)
+		packEdge(ws.a, width, a, rsa, csa, rest, j.kc)
+	}
+}
+
+// tileA returns rows [i0+i, i0+i+mr) of A and its strides. Rows that lie one after the other in
+// memory are read where they are: that costs the micro-kernel nothing, and packing them did.
+func (j *gemmJob) tileA(ws *Workspace, i0, i, mr int) (a []float32, rsa, csa int) {
+	t := j.e.tile
+	width := t.panelRows(mr)
+	switch {
+	case j.form == TN:
+		return ws.a[i/t.mr*panelStride(t.mr, j.kc):], 1, width
+	case width != mr:
+		return ws.a, 1, width
+	}
+	return j.aAt(i0+i, j.pc)
+}
+
+// panelStride is the distance between packed panels of some width: their size and one cache line
+// more, because the panels' sizes are multiples of a cache way and filling several side by side
+// would compete for the same few lines.
+func panelStride(width, kc int) int { return width*kc + cacheLine/4 }
 
 // panelRows is the width that a panel of A with so many rows is stored with.
 func (t *tiling) panelRows(rows int) int { return roundUp(rows, t.rowStep) }
 
 // tileTo computes one tile of C, of full size or cut off at an edge. An edge tile is computed whole
 // into scratch, where the operands must be padded with zeros, and the part that exists is copied.
-func (k Kernels) tileTo(ws *Workspace, mr, nr, kc int, a []float32, rsa, csa int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
+func (k Kernels) tileTo(ws *Workspace, mr, nr, kc int, a []float32, rsa, csa int, b []float32, ldb int, c []float32, ldc int, accumulate bool, next *float32) {
 	t := k.tiling()
 	rows := t.panelRows(mr)
 	if rows == mr && nr == t.nr {
-		k.micro(rows, kc, a, rsa, csa, b, ldb, c, ldc, accumulate)
+		k.micro(rows, kc, a, rsa, csa, b, ldb, c, ldc, accumulate, next)
 		return
 	}
-	k.micro(rows, kc, a, rsa, csa, b, ldb, ws.tile[:], t.nr, false)
+	k.micro(rows, kc, a, rsa, csa, b, ldb, ws.tile[:], t.nr, false, next)
 	for i := 0; i < mr; i++ {
 		put(c[i*ldc:][:nr], ws.tile[i*t.nr:], accumulate)
 	}

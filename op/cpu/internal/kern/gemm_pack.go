@@ -1,19 +1,19 @@
 package kern
 
 // packB stores columns [j0, j0+cols) of op(B), for k in [k0, k0+kc), as panels of nr columns:
-// element (k, j) of a panel lies at k·nr + j. The last panel is padded with zeros.
+// element (k, j) of a panel lies at k·nr + j, and panels are panelStride apart. The last panel is padded with zeros.
 func (k Kernels) packB(dst []float32, x *matrices, j0, cols, k0, kc int) {
 	nr := k.tiling().nr
-	full := cols / nr
+	full, stride := cols/nr, panelStride(nr, kc)
 	if x.form == NT {
 		for p := 0; p < full; p++ {
-			k.packTranspose(dst[p*nr*kc:], nr, x.b[(j0+p*nr)*x.ldb+k0:], x.ldb, nr, kc)
+			k.packTranspose(dst[p*stride:], nr, x.b[(j0+p*nr)*x.ldb+k0:], x.ldb, nr, kc)
 		}
 	} else {
-		k.packCopy(dst, nr, full, x.b[k0*x.ldb+j0:], x.ldb, kc)
+		k.packCopy(dst, stride, nr, full, x.b[k0*x.ldb+j0:], x.ldb, kc)
 	}
 	if rest := cols - full*nr; rest > 0 {
-		dst = dst[full*nr*kc:][:nr*kc]
+		dst = dst[full*stride:][:nr*kc]
 		j := j0 + full*nr
 		if x.form == NT {
 			packEdge(dst, nr, x.b[j*x.ldb+k0:], x.ldb, 1, rest, kc)
@@ -23,33 +23,24 @@ func (k Kernels) packB(dst []float32, x *matrices, j0, cols, k0, kc int) {
 	}
 }
 
-// packA stores rows [i0, i0+rows) of op(A), for k in [k0, k0+kc), as panels of mr rows: element
-// (i, k) of a panel lies at k·width + i. The last panel is as wide as the smallest micro-kernel that
-// covers it, and padded with zeros.
+// packA stores rows [i0, i0+rows) of op(A) of the form TN, for k in [k0, k0+kc), as panels of mr rows:
+// element (i, k) of a panel lies at k·width + i. The last panel is as wide as the smallest
+// micro-kernel that covers it, and padded with zeros.
 func (k Kernels) packA(dst []float32, x *matrices, i0, rows, k0, kc int) {
 	t := k.tiling()
-	full := rows / t.mr
-	if x.form == TN {
-		k.packCopy(dst, t.mr, full, x.a[k0*x.lda+i0:], x.lda, kc)
-	} else {
-		for p := 0; p < full; p++ {
-			k.packTranspose(dst[p*t.mr*kc:], t.mr, x.a[(i0+p*t.mr)*x.lda+k0:], x.lda, t.mr, kc)
-		}
-	}
+	full, stride := rows/t.mr, panelStride(t.mr, kc)
+	k.packCopy(dst, stride, t.mr, full, x.a[k0*x.lda+i0:], x.lda, kc)
 	rest := rows - full*t.mr
 	if rest == 0 {
 		return
 	}
 	width := t.panelRows(rest)
-	dst = dst[full*t.mr*kc:][:width*kc]
+	dst = dst[full*stride:][:width*kc]
 	a, rsa, csa := x.aAt(i0+full*t.mr, k0)
-	switch {
-	case width != rest:
+	if width == rest {
+		k.packCopy(dst, stride, width, 1, a, x.lda, kc)
+	} else {
 		packEdge(dst, width, a, rsa, csa, rest, kc)
-	case x.form == TN:
-		k.packCopy(dst, width, 1, a, x.lda, kc)
-	default:
-		k.packTranspose(dst, width, a, x.lda, width, kc)
 	}
 }
 
@@ -75,11 +66,11 @@ func packTransposePortable(dst []float32, width int, src []float32, ld, rows, kc
 }
 
 // packCopyPortable packs kc rows of src, ld apart, into panels side by side: panel p holds columns
-// [p·width, (p+1)·width).
-func packCopyPortable(dst []float32, width, panels int, src []float32, ld, kc int) {
+// [p·width, (p+1)·width) and begins stride after the one before.
+func packCopyPortable(dst []float32, stride, width, panels int, src []float32, ld, kc int) {
 	for p := 0; p < kc; p++ {
 		for q := 0; q < panels; q++ {
-			copy(dst[q*width*kc+p*width:][:width], src[p*ld+q*width:])
+			copy(dst[q*stride+p*width:][:width], src[p*ld+q*width:])
 		}
 	}
 }

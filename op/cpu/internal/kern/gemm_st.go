@@ -13,7 +13,7 @@ func (k Kernels) GemmST(ws *Workspace, form Form, m, n, kk int, a []float32, lda
 
 func (k Kernels) gemmST(ws *Workspace, x *matrices) {
 	t := k.tiling()
-	kc := evenSplit(x.k, t.kc, 4)
+	kc := evenSplit(x.k, t.kc, 16)
 	ws.serial = 0 // whatever A was packed here is overwritten
 	ws.a = grow(ws.a, t.mr*kc)
 	ws.b = grow(ws.b, t.nr*kc)
@@ -54,6 +54,6 @@ func (k Kernels) columnST(ws *Workspace, x *matrices, j, nr, k0, kc int) {
 		if w := t.panelRows(mr); w != mr {
 			a, rsa, csa = ws.a, 1, w
 		}
-		k.tileTo(ws, mr, nr, kc, a, rsa, csa, b, ldb, x.c[i*x.ldc+j:], x.ldc, accumulate)
+		k.tileTo(ws, mr, nr, kc, a, rsa, csa, b, ldb, x.c[i*x.ldc+j:], x.ldc, accumulate, &b[0])
 	}
 }

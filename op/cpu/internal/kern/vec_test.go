@@ -27,6 +27,7 @@ func one(want, bound float64) ([]float64, []float64) { return []float64{want}, [
 
 func sigma(x float64) float64  { return 1 / (1 + math.Exp(-x)) }
 func silu64(x float64) float64 { return x * sigma(x) }
+
 // gelu64 is ½x(1 + tanh z) written as x·σ(2z), because 1 + tanh z loses its digits below z = −5.
 func gelu64(x float64) float64 {
 	return x * sigma(2*math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))

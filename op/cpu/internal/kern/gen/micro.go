@@ -8,7 +8,7 @@ import (
 	"github.com/mmcloughlin/avo/operand"
 )
 
-const microSig = "func(k int, a *float32, rsa, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool)"
+const microSig = "func(k int, a *float32, rsa, csa int, b *float32, ldb int, c *float32, ldc int, accumulate bool, next *float32)"
 
 // emitGemm writes the micro-kernels, the packing loops, PAUSE and the loop that measures the peak.
 func emitGemm(c *build.Context) {
@@ -39,6 +39,7 @@ type microKernel struct {
 	*isa
 	rows int
 	acc  [][2]V
+	next G   // what the following tiles will read, prefetched into the second-level cache
 	a    []G // pointers to rows 0, 4, 8 of A, or only to row 0 when packed
 	rsa  G
 	rsa3 G
@@ -59,6 +60,7 @@ func (m *microKernel) emit(packed int) {
 	m.SHLQ(operand.U8(2), ldc)
 	m.prefetchC(c, ldc)
 	csa, ldb := m.pointersToA(packed)
+	m.next = m.arg("next")
 	m.acc = make([][2]V, m.rows)
 	for i := range m.acc {
 		m.acc[i] = [2]V{m.zero(), m.zero()}
@@ -106,6 +108,8 @@ func (m *microKernel) sumOverK(k, b, ldb, csa G, packed int) {
 	m.SUBQ(operand.U8(unrollK), k)
 	m.JL(operand.LabelRef(rest))
 	m.Label(loop)
+	m.PREFETCHT1(operand.Mem{Base: m.next})
+	m.ADDQ(operand.U8(64), m.next)
 	for u := range unrollK {
 		m.step(b, ldb, csa, packed, u)
 	}

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // emitPack writes the loops that copy operands into panels.
@@ -14,36 +15,116 @@ func emitPack(s *isa) {
 		widths = []int{16, 6, 4, 2}
 	}
 	for _, w := range widths {
-		emitPackCopy(s, w)
+		p := packCopy{isa: s, width: w}
+		p.emit()
 	}
 	emitPackTranspose(s)
 }
 
-// emitPackCopy: the panel's rows are contiguous in the source, so a row of it is a few plain moves.
-// The panels of one source row are filled together, which touches each page of the source once.
-func emitPackCopy(s *isa, width int) {
-	s.fn(fmt.Sprintf("packCopy%d", width), "func(dst *float32, panelStride, panels int, src *float32, ld, k int)",
-		fmt.Sprintf("copies k rows of src, ld apart, into panels of %d columns, panelStride apart.", width))
-	dst, stride, panels := s.arg("dst"), s.arg("panelStride"), s.arg("panels")
-	src, ld, k := s.arg("src"), s.arg("ld"), s.arg("k")
-	s.SHLQ(operand.U8(2), stride)
-	s.SHLQ(operand.U8(2), ld)
-	d, p, n := s.GP64(), s.GP64(), s.GP64()
-	s.Label("row")
-	s.MOVQ(dst, d)
-	s.MOVQ(src, p)
-	s.MOVQ(panels, n)
-	s.Label("panel")
-	moveRow(s, p, d, width)
-	s.ADDQ(operand.U32(uint32(4*width)), p)
-	s.ADDQ(stride, d)
-	s.DECQ(n)
-	s.JNZ(operand.LabelRef("panel"))
-	s.ADDQ(ld, src)
-	s.ADDQ(operand.U32(uint32(4*width)), dst)
-	s.DECQ(k)
-	s.JNZ(operand.LabelRef("row"))
-	s.end()
+// packCopy emits the loop for operands whose panel rows are contiguous in the source, so that a row of
+// a panel is a few plain moves. The panels of one source row are filled together, which touches each
+// page of the source once.
+type packCopy struct {
+	*isa
+	width                   int
+	dst, stride, src, ld, k G
+	ld3, ahead              G
+}
+
+// packAhead is how many rows ahead the source is prefetched. Its rows are often in different pages,
+// where the hardware does not look ahead.
+const packAhead = 8
+
+func (p *packCopy) emit() {
+	p.fn(fmt.Sprintf("packCopy%d", p.width), "func(dst *float32, panelStride, panels int, src *float32, ld, k int)",
+		fmt.Sprintf("copies k rows of src, ld apart, into panels of %d columns, panelStride apart.", p.width))
+	p.dst, p.stride, p.src, p.ld, p.k = p.arg("dst"), p.arg("panelStride"), p.arg("src"), p.arg("ld"), p.arg("k")
+	p.SHLQ(operand.U8(2), p.stride)
+	p.SHLQ(operand.U8(2), p.ld)
+	p.ahead = p.GP64()
+	p.IMUL3Q(operand.U8(packAhead), p.ld, p.ahead)
+	if p.wide() && p.width == 12 {
+		p.fourRows()
+	}
+	p.Label("row")
+	p.overPanels("panel", func(from, to G) {
+		for off := 0; off < 4*p.width; off += 64 {
+			p.PREFETCHT0(operand.Mem{Base: from, Index: p.ahead, Scale: 1, Disp: off})
+		}
+		moveRow(p.isa, from, to, p.width)
+	})
+	p.ADDQ(p.ld, p.src)
+	p.ADDQ(operand.U32(uint32(4*p.width)), p.dst)
+	p.DECQ(p.k)
+	p.JNZ(operand.LabelRef("row"))
+	p.Label("done")
+	p.end()
+}
+
+// overPanels runs body for the same rows of every panel.
+func (p *packCopy) overPanels(label string, body func(from, to G)) {
+	from, to, n := p.GP64(), p.GP64(), p.arg("panels")
+	p.MOVQ(p.src, from)
+	p.MOVQ(p.dst, to)
+	p.Label(label)
+	body(from, to)
+	p.ADDQ(operand.U32(uint32(4*p.width)), from)
+	p.ADDQ(p.stride, to)
+	p.DECQ(n)
+	p.JNZ(operand.LabelRef(label))
+}
+
+// fourRows packs panels of 12 columns four rows at a time, as three whole cache lines, while so many
+// rows are left.
+func (p *packCopy) fourRows() {
+	low12, high4, high12 := p.constMask(0x0fff), p.constMask(0xf000), p.constMask(0xfff0)
+	p.ld3 = p.GP64()
+	p.LEAQ(operand.Mem{Base: p.ld, Index: p.ld, Scale: 2}, p.ld3)
+	p.SUBQ(operand.U8(4), p.k)
+	p.JL(operand.LabelRef("rest"))
+	p.Label("rows4")
+	p.overPanels("panel4", func(from, to G) {
+		row := func(r, disp int) operand.Mem {
+			switch m := (operand.Mem{Base: from, Disp: disp}); r {
+			case 0:
+				return m
+			case 3:
+				return m.Idx(p.ld3, 1)
+			default:
+				return m.Idx(p.ld, uint8(r))
+			}
+		}
+		far := p.GP64()
+		p.LEAQ(operand.Mem{Base: from, Index: p.ahead, Scale: 1}, far)
+		p.PREFETCHT0(operand.Mem{Base: far})
+		p.PREFETCHT0(operand.Mem{Base: far, Index: p.ld, Scale: 1})
+		p.PREFETCHT0(operand.Mem{Base: far, Index: p.ld, Scale: 2})
+		p.PREFETCHT0(operand.Mem{Base: far, Index: p.ld3, Scale: 1})
+		a, b, c := p.ZMM(), p.ZMM(), p.ZMM()
+		p.VMOVUPS_Z(row(0, 0), low12, a)
+		p.VBROADCASTF32X4(row(1, 0), high4, a)
+		p.VMOVUPS(row(1, 16), b.AsY())
+		p.VINSERTF32X8(operand.U8(1), row(2, 0), b, b)
+		p.VMOVUPS(row(2, 32), c.AsX())
+		p.VMOVUPS(row(3, -16), high12, c)
+		p.VMOVUPS(a, operand.Mem{Base: to})
+		p.VMOVUPS(b, operand.Mem{Base: to, Disp: 64})
+		p.VMOVUPS(c, operand.Mem{Base: to, Disp: 128})
+	})
+	p.LEAQ(operand.Mem{Base: p.src, Index: p.ld, Scale: 4}, p.src)
+	p.ADDQ(operand.U32(4*4*12), p.dst)
+	p.SUBQ(operand.U8(4), p.k)
+	p.JGE(operand.LabelRef("rows4"))
+	p.Label("rest")
+	p.ADDQ(operand.U8(4), p.k)
+	p.JZ(operand.LabelRef("done"))
+}
+
+func (s *isa) constMask(bits uint32) reg.OpmaskVirtual {
+	x, k := s.GP32(), s.K()
+	s.MOVL(operand.U32(bits), x)
+	s.KMOVW(x, k)
+	return k
 }
 
 // moveRow copies width floats with the largest moves that fit.
