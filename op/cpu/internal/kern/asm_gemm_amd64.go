@@ -42,16 +42,6 @@ func packCopy16AVX2(dst *float32, panelStride int, panels int, src *float32, ld 
 //go:noescape
 func packCopy6AVX2(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
 
-// packCopy4AVX2 copies k rows of src, ld apart, into panels of 4 columns, panelStride apart.
-//
-//go:noescape
-func packCopy4AVX2(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-
-// packCopy2AVX2 copies k rows of src, ld apart, into panels of 2 columns, panelStride apart.
-//
-//go:noescape
-func packCopy2AVX2(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-
 // packTransposeAVX2 sets dst[p·width+r] = src[r·ld+p] for r < 4·groups and p < k, a multiple of 8.
 //
 //go:noescape
@@ -101,16 +91,6 @@ func packCopy32AVX512(dst *float32, panelStride int, panels int, src *float32, l
 //
 //go:noescape
 func packCopy12AVX512(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-
-// packCopy8AVX512 copies k rows of src, ld apart, into panels of 8 columns, panelStride apart.
-//
-//go:noescape
-func packCopy8AVX512(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
-
-// packCopy4AVX512 copies k rows of src, ld apart, into panels of 4 columns, panelStride apart.
-//
-//go:noescape
-func packCopy4AVX512(dst *float32, panelStride int, panels int, src *float32, ld int, k int)
 
 // packTransposeAVX512 sets dst[p·width+r] = src[r·ld+p] for r < 4·groups and p < k, a multiple of 16.
 //

@@ -3,8 +3,8 @@ package kern
 // Tilings of the two vector levels. The micro-kernel of 12×32 floats fills 24 of 32 registers of 512
 // bits, that of 6×16 fills 12 of 16 of 256 bits.
 var (
-	avx512Tiling = tiling{mr: 12, nr: 32, rowStep: 4, kc: 512, mc: 96, nc: 16384, taskCols: 2048}
-	avx2Tiling   = tiling{mr: 6, nr: 16, rowStep: 2, kc: 512, mc: 96, nc: 16384, taskCols: 2048}
+	avx512Tiling = tiling{mr: 12, nr: 32, rowStep: 4, kc: 512, mc: 96, nc: 8192, taskCols: 2048}
+	avx2Tiling   = tiling{mr: 6, nr: 16, rowStep: 2, kc: 512, mc: 96, nc: 8192, taskCols: 2048}
 )
 
 func (k Kernels) tiling() *tiling {
@@ -67,24 +67,33 @@ func micro256(rows, kc int, a *float32, rsa, csa int, b *float32, ldb int, c *fl
 	}
 }
 
-// packTranspose packs rows of src, ld apart, into one panel: dst[k·width+r] = src[r·ld+k]. rows is a
-// multiple of four. Assembly does whole vectors of k; plain Go does the rest.
+// packTranspose packs rows of src, ld apart, into one panel: dst[k·width+r] = src[r·ld+k]. Assembly
+// does four rows at a time and whole vectors of k; plain Go does the rest of k.
 func (k Kernels) packTranspose(dst []float32, width int, src []float32, ld, rows, kc int) {
 	vec := 16
 	if k.level == AVX2 {
 		vec = 8
 	}
 	body := kc / vec * vec
-	switch {
-	case k.level == Portable || body == 0:
+	if k.level == Portable || rows < 4 {
 		body = 0
-	case k.level == AVX512:
-		packTransposeAVX512(&dst[0], width, &src[0], ld, rows/4, body)
-	default:
-		packTransposeAVX2(&dst[0], width, &src[0], ld, rows/4, body)
+	}
+	if body > 0 {
+		k.packGroups(dst, width, src, ld, rows/4, body)
+		if rows%4 != 0 { // six rows: the last four again, from the third on
+			k.packGroups(dst[rows-4:], width, src[(rows-4)*ld:], ld, 1, body)
+		}
 	}
 	if body < kc {
 		packTransposePortable(dst[body*width:], width, src[body:], ld, rows, kc-body)
+	}
+}
+
+func (k Kernels) packGroups(dst []float32, width int, src []float32, ld, groups, kc int) {
+	if k.level == AVX512 {
+		packTransposeAVX512(&dst[0], width, &src[0], ld, groups, kc)
+	} else {
+		packTransposeAVX2(&dst[0], width, &src[0], ld, groups, kc)
 	}
 }
 
@@ -100,18 +109,10 @@ func (k Kernels) packCopy(dst []float32, stride, width, panels int, src []float3
 		packCopy32AVX512(d, stride, panels, s, ld, kc)
 	case k.level == AVX512 && width == 12:
 		packCopy12AVX512(d, stride, panels, s, ld, kc)
-	case k.level == AVX512 && width == 8:
-		packCopy8AVX512(d, stride, panels, s, ld, kc)
-	case k.level == AVX512 && width == 4:
-		packCopy4AVX512(d, stride, panels, s, ld, kc)
 	case k.level == AVX2 && width == 16:
 		packCopy16AVX2(d, stride, panels, s, ld, kc)
 	case k.level == AVX2 && width == 6:
 		packCopy6AVX2(d, stride, panels, s, ld, kc)
-	case k.level == AVX2 && width == 4:
-		packCopy4AVX2(d, stride, panels, s, ld, kc)
-	case k.level == AVX2 && width == 2:
-		packCopy2AVX2(d, stride, panels, s, ld, kc)
 	default:
 		packCopyPortable(dst, stride, width, panels, src, ld, kc)
 	}

@@ -23,8 +23,8 @@ type Engine struct {
 	Kernels
 	pool *Pool
 	tile *tiling
-	b    []float32   // packed block of B, shared by all threads
-	ws   []Workspace // one per thread
+	b    [2][]float32 // packed blocks of B, shared by all threads: one in use, one being filled
+	ws   []Workspace  // one per thread
 	job  gemmJob
 	gemv gemvJob
 }

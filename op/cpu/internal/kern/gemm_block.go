@@ -5,64 +5,105 @@ package kern
 // The micro-kernel keeps an mr×nr tile of C in registers. B is packed in panels of nr columns, stored
 // k by k, so that the kernel reads it straight through. K is cut into blocks of about kc. For each,
 // B is packed once by all threads; then tasks of mc rows by taskCols columns are handed out. Rows of
-// A are read in place; in the form TN, where a row of A is a column in memory, whoever takes a task
-// packs its rows privately.
+// A are read in place; in the form TN, where a row of A is a column in memory, and at bad strides,
+// whoever takes a task packs its rows privately.
 type tiling struct {
 	mr, nr   int
 	rowStep  int // the micro-kernel exists for every multiple of rowStep up to mr
 	kc       int // longest block of K
-	mc       int // most rows of A packed at a time, a multiple of mr
+	mc       int // about how many rows of A make a task
 	nc       int // most columns of B packed at a time, a multiple of nr
 	taskCols int // columns of one task, a multiple of nr
 }
 
-// packGroup is how many panels of B one packing task fills.
+// packGroup is the most panels of B that one packing task fills.
 const packGroup = 8
+
+// gemmStep is one block of B: columns [jc, jc+nc) and k in [pc, pc+kc).
+type gemmStep struct {
+	jc, nc, pc, kc int
+	packed         []float32
+	group          int // panels to a packing task
+	packTasks      int
+}
 
 // gemmJob is the state of one large product, and the Task that computes it.
 type gemmJob struct {
 	matrices
-	e       *Engine
-	packing bool
-	pc, kc  int // current block of K
-	jc, nc  int // current block of columns
-	mc      int
-	colJobs int // tasks side by side in a block of columns
-	serial  int // counts blocks, so that a worker knows what its packed A is from
+	e         *Engine
+	gemmStep           // what is being multiplied
+	following gemmStep // what is packed meanwhile
+	rowBlocks int      // blocks of rows, of about mc
+	colBlocks int      // tasks side by side in a block of columns
+	compute   int      // rowBlocks·colBlocks
+	inPlace   bool     // A is read where it is
+	serial    int      // counts steps, so that a worker knows what its packed A is from
 }
 
-// run computes the product block by block. The blocks of one element are added in the order of k.
+// run computes the product step by step; the steps of one element come in the order of k. Each packs
+// the next one's B with the tasks that come last, which fills the time in which threads would wait
+// for each other.
 func (j *gemmJob) run(x *matrices) {
 	j.matrices = *x
 	t, pool := j.e.tile, j.e.pool
-	j.mc = t.rowsPerTask(x.m, x.n, pool.Threads())
+	j.inPlace = x.form != TN && x.lda%badStride != 0
+	j.rowBlocks = t.rowBlocks(x.m, pool.Threads())
 	kc := evenSplit(x.k, t.kc, 16)
-	for j.jc = 0; j.jc < x.n; j.jc += t.nc {
-		j.nc = min(t.nc, x.n-j.jc)
-		panels := (j.nc + t.nr - 1) / t.nr
-		j.e.b = grow(j.e.b, panels*panelStride(t.nr, kc))
-		j.colJobs = (j.nc + t.taskCols - 1) / t.taskCols
-		for j.pc = 0; j.pc < x.k; j.pc += kc {
-			j.kc = min(kc, x.k-j.pc)
-			j.serial++
-			j.packing = true
-			pool.RunTask((panels+packGroup-1)/packGroup, j)
-			j.packing = false
-			pool.RunTask((x.m+j.mc-1)/j.mc*j.colJobs, j)
+	kSteps := (x.k + kc - 1) / kc
+	steps := (x.n + t.nc - 1) / t.nc * kSteps
+	j.colBlocks, j.compute = 0, 0
+	for s := -1; s < steps; s++ {
+		j.gemmStep = j.following
+		j.following = gemmStep{}
+		if s+1 < steps {
+			j.following = j.step((s+1)/kSteps, (s+1)%kSteps, kc)
+			buf := &j.e.b[(s+1)%2]
+			*buf = grow(*buf, j.following.panels(t.nr)*panelStride(t.nr, kc))
+			j.following.packed = *buf
 		}
+		if s >= 0 {
+			j.colBlocks = (j.nc + t.taskCols - 1) / t.taskCols
+			j.compute = j.rowBlocks * j.colBlocks
+			j.serial++
+		}
+		pool.RunTask(j.compute+j.following.packTasks, j)
 	}
-	j.matrices = matrices{} // do not keep the caller's memory alive
+	j.matrices, j.gemmStep = matrices{}, gemmStep{} // do not keep the caller's memory alive
 }
 
-// rowsPerTask chooses mc so that every thread gets several tasks, whose sizes differ little. It
-// changes which thread computes an element and never how.
-func (t *tiling) rowsPerTask(m, n, threads int) int {
+// badStride: rows of A so many elements apart (16 KiB) fall on so few lines of the second-level cache
+// that a block of them does not fit into it, and A is packed instead of read in place.
+const badStride = 4096
+
+// step describes block (col, depth) of B.
+func (j *gemmJob) step(col, depth, kc int) gemmStep {
+	t := j.e.tile
+	s := gemmStep{jc: col * t.nc, pc: depth * kc}
+	s.nc, s.kc = min(t.nc, j.n-s.jc), min(kc, j.k-s.pc)
+	panels, threads := s.panels(t.nr), j.e.pool.Threads()
+	s.group = max(1, min(packGroup, panels/(2*threads)))
+	s.packTasks = (panels + s.group - 1) / s.group
+	return s
+}
+
+func (s *gemmStep) panels(nr int) int { return (s.nc + nr - 1) / nr }
+
+// rowBlocks chooses how many blocks the rows are cut into: about mc rows each, and several for every
+// thread. It changes which thread computes an element and never how.
+func (t *tiling) rowBlocks(m, threads int) int {
 	blocks := (m + t.mc - 1) / t.mc
 	if threads > 1 {
-		blocks = max(blocks, min(4*threads, (m+t.mr-1)/t.mr))
-		blocks = (blocks + threads - 1) / threads * threads
+		blocks = max(blocks, 4*threads)
+		blocks = roundUp(blocks, threads)
 	}
-	return roundUp((m+blocks-1)/blocks, t.mr)
+	return min(blocks, (m+t.mr-1)/t.mr)
+}
+
+// rowRange returns rows [lo, hi) of one block; blocks differ by at most one tile.
+func (j *gemmJob) rowRange(block int) (lo, hi int) {
+	mr := j.e.tile.mr
+	tiles := (j.m + mr - 1) / mr
+	return block * tiles / j.rowBlocks * mr, min(j.m, (block+1)*tiles/j.rowBlocks*mr)
 }
 
 // evenSplit returns a block length of at most limit, a multiple of step, that cuts k evenly.
@@ -73,29 +114,26 @@ func evenSplit(k, limit, step int) int {
 
 func roundUp(n, step int) int { return (n + step - 1) / step * step }
 
-// Do packs a group of panels of B, or computes a block of C.
+// Do computes a block of C, or packs a group of panels of the next B.
 func (j *gemmJob) Do(worker, i int) {
-	if j.packing {
-		j.packB(i)
+	if i < j.compute {
+		j.block(&j.e.ws[worker], i/j.colBlocks, i%j.colBlocks)
 		return
 	}
-	j.block(&j.e.ws[worker], i/j.colJobs, i%j.colJobs)
+	s, nr := &j.following, j.e.tile.nr
+	first := (i - j.compute) * s.group
+	lo := first * nr
+	cols := min(s.group*nr, s.nc-lo)
+	j.e.Kernels.packB(s.packed[first*panelStride(nr, s.kc):], &j.matrices, s.jc+lo, cols, s.pc, s.kc)
 }
 
-func (j *gemmJob) packB(group int) {
-	nr := j.e.tile.nr
-	lo := group * packGroup * nr
-	cols := min(packGroup*nr, j.nc-lo)
-	j.e.Kernels.packB(j.e.b[lo/nr*panelStride(nr, j.kc):], &j.matrices, j.jc+lo, cols, j.pc, j.kc)
-}
-
-// block computes rows [row·mc, …) and columns [col·taskCols, …) of the current block of C, one panel
+// block computes one block of rows and columns [col·taskCols, …) of the current block of C, one panel
 // of B after the other. While it works on one, it has the next fetched into the second-level cache,
 // a part with every tile.
 func (j *gemmJob) block(ws *Workspace, row, col int) {
 	t := j.e.tile
-	i0 := row * j.mc
-	rows := min(j.mc, j.m-i0)
+	i0, end := j.rowRange(row)
+	rows := end - i0
 	j.prepareA(ws, row, i0, rows)
 	stride := panelStride(t.nr, j.kc)
 	accumulate := j.accumulate || j.pc > 0
@@ -103,7 +141,7 @@ func (j *gemmJob) block(ws *Workspace, row, col int) {
 	hi := min(lo+t.taskCols, j.nc)
 	for n := lo; n < hi; n += t.nr {
 		nr := min(t.nr, hi-n)
-		panel := j.e.b[n/t.nr*stride:]
+		panel := j.packed[n/t.nr*stride:]
 		for i := 0; i < rows; i += t.mr {
 			mr := min(t.mr, rows-i)
 			a, rsa, csa := j.tileA(ws, i0, i, mr)
@@ -114,15 +152,15 @@ func (j *gemmJob) block(ws *Workspace, row, col int) {
 	}
 }
 
-// prepareA packs what tileA will take from the workspace, if that is not there yet: all rows when A
-// is stored transposed, and otherwise the last few when no micro-kernel has exactly so many.
+// prepareA packs what tileA will take from the workspace, if that is not there yet: all rows, or when
+// A is read in place the last few if no micro-kernel has exactly so many.
 func (j *gemmJob) prepareA(ws *Workspace, row, i0, rows int) {
 	t := j.e.tile
 	if ws.serial == j.serial && ws.row == row {
 		return
 	}
 	ws.serial, ws.row = j.serial, row
-	if j.form == TN {
+	if !j.inPlace {
 		ws.a = grow(ws.a, (rows+t.mr-1)/t.mr*panelStride(t.mr, j.kc))
 		j.e.Kernels.packA(ws.a, &j.matrices, i0, rows, j.pc, j.kc)
 		return
@@ -135,13 +173,13 @@ func (j *gemmJob) prepareA(ws *Workspace, row, i0, rows int) {
 	}
 }
 
-// tileA returns rows [i0+i, i0+i+mr) of A and its strides. Rows that lie one after the other in
-// memory are read where they are: that costs the micro-kernel nothing, and packing them did.
+// tileA returns rows [i0+i, i0+i+mr) of A and its strides. Reading rows where they are costs the
+// micro-kernel nothing, and packing them did.
 func (j *gemmJob) tileA(ws *Workspace, i0, i, mr int) (a []float32, rsa, csa int) {
 	t := j.e.tile
 	width := t.panelRows(mr)
 	switch {
-	case j.form == TN:
+	case !j.inPlace:
 		return ws.a[i/t.mr*panelStride(t.mr, j.kc):], 1, width
 	case width != mr:
 		return ws.a, 1, width

@@ -23,24 +23,22 @@ func (k Kernels) packB(dst []float32, x *matrices, j0, cols, k0, kc int) {
 	}
 }
 
-// packA stores rows [i0, i0+rows) of op(A) of the form TN, for k in [k0, k0+kc), as panels of mr rows:
-// element (i, k) of a panel lies at k·width + i. The last panel is as wide as the smallest
+// packA stores rows [i0, i0+rows) of op(A), for k in [k0, k0+kc), as panels of mr rows, panelStride
+// apart: element (i, k) of a panel lies at k·width + i. The last panel is as wide as the smallest
 // micro-kernel that covers it, and padded with zeros.
 func (k Kernels) packA(dst []float32, x *matrices, i0, rows, k0, kc int) {
 	t := k.tiling()
 	full, stride := rows/t.mr, panelStride(t.mr, kc)
-	k.packCopy(dst, stride, t.mr, full, x.a[k0*x.lda+i0:], x.lda, kc)
-	rest := rows - full*t.mr
-	if rest == 0 {
-		return
-	}
-	width := t.panelRows(rest)
-	dst = dst[full*stride:][:width*kc]
-	a, rsa, csa := x.aAt(i0+full*t.mr, k0)
-	if width == rest {
-		k.packCopy(dst, stride, width, 1, a, x.lda, kc)
+	if x.form == TN {
+		k.packCopy(dst, stride, t.mr, full, x.a[k0*x.lda+i0:], x.lda, kc)
 	} else {
-		packEdge(dst, width, a, rsa, csa, rest, kc)
+		for p := range full {
+			k.packTranspose(dst[p*stride:], t.mr, x.a[(i0+p*t.mr)*x.lda+k0:], x.lda, t.mr, kc)
+		}
+	}
+	if rest := rows - full*t.mr; rest > 0 {
+		a, rsa, csa := x.aAt(i0+full*t.mr, k0)
+		packEdge(dst[full*stride:], t.panelRows(rest), a, rsa, csa, rest, kc)
 	}
 }
 

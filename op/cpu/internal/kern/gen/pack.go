@@ -10,9 +10,9 @@ import (
 
 // emitPack writes the loops that copy operands into panels.
 func emitPack(s *isa) {
-	widths := []int{32, 12, 8, 4}
+	widths := []int{32, 12}
 	if !s.wide() {
-		widths = []int{16, 6, 4, 2}
+		widths = []int{16, 6}
 	}
 	for _, w := range widths {
 		p := packCopy{isa: s, width: w}
