@@ -31,6 +31,7 @@ type demoFlags struct {
 	minutes float64
 	steps   int64
 	textMiB int64
+	batch   int
 	prompt  string
 	seed    uint64
 	json    bool
@@ -54,6 +55,7 @@ func newDemo() *cobra.Command {
 	fl.Float64Var(&f.minutes, "minutes", 2.25, "time to train")
 	fl.Int64Var(&f.steps, "max-steps", 0, "train so many steps instead of --minutes")
 	fl.Int64Var(&f.textMiB, "text-mib", 24, "read at most so much text")
+	fl.IntVar(&f.batch, "batch", 4, "rows of a training step")
 	fl.StringVar(&f.prompt, "prompt", "", "text to continue (default: by the data)")
 	fl.Uint64Var(&f.seed, "seed", 1, "decides weights, order and sample")
 	fl.BoolVar(&f.json, "json", false, "print one JSON line at the end")
@@ -85,11 +87,11 @@ func (f *demoFlags) run(ctx context.Context) error {
 		return err
 	}
 	status := newStatusLine(f.json)
-	tokenizer, bin, err := f.prepare(ctx, dir, status)
+	text, err := f.prepare(ctx, dir, status)
 	if err != nil {
 		return err
 	}
-	cfg, err := f.config(bin, tokenizer.VocabSize())
+	cfg, err := f.config(text)
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,7 @@ func (f *demoFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unigram, err := unigramBits(ctx, bin, cfg, tokenizer)
+	unigram, err := unigramBits(ctx, cfg, text)
 	if err != nil {
 		return err
 	}
@@ -105,7 +107,7 @@ func (f *demoFlags) run(ctx context.Context) error {
 		FinalValBitsPerByte: res.Val.BitsPerByte, UnigramBitsPerByte: unigram, TokensPerSecond: res.TokPerSec, Steps: res.Steps,
 		ModelPath: res.ModelPath, ValLoss: res.Val.LossNats, Perplexity: res.Val.Perplexity, Device: device,
 	}
-	out.Parameters = modelSize(cfg, tokenizer)
+	out.Parameters = cfg.Model.NumParams()
 	if !f.json {
 		printDemoNumbers(out)
 	}
@@ -118,12 +120,6 @@ func (f *demoFlags) run(ctx context.Context) error {
 	}
 	printNext(dir, out)
 	return nil
-}
-
-func modelSize(cfg train.Config, t *bpe.Tokenizer) int {
-	m := cfg.Model
-	m.VocabSize = t.VocabSize()
-	return m.NumParams()
 }
 
 func (f *demoFlags) checkAll() error {
@@ -140,6 +136,8 @@ func (f *demoFlags) checkAll() error {
 		return usagef("--minutes is %v, want a positive number", f.minutes)
 	case f.steps < 0:
 		return usagef("--max-steps is %d, want a positive number", f.steps)
+	case f.batch < 1:
+		return usagef("--batch is %d, want a positive number", f.batch)
 	case f.textMiB < 1:
 		return usagef("--text-mib is %d, want a positive number", f.textMiB)
 	}
@@ -175,30 +173,49 @@ func (f *demoFlags) folder() (string, error) {
 	}
 }
 
+// demoText is what the demo trains and measures on.
+type demoText struct {
+	tokenizer   *bpe.Tokenizer
+	bin, valBin string // valBin "" when the tail of bin is held out
+}
+
+// heldOut is the share of the text that only measures. It is drawn by document
+// from a corpus of manyDocuments, so that it looks like the rest; a corpus of a
+// few long texts gives its tail.
+const (
+	heldOut       = 0.03
+	manyDocuments = 100
+)
+
 // prepare trains the tokenizer and builds the token file.
-func (f *demoFlags) prepare(ctx context.Context, dir string, status *statusLine) (*bpe.Tokenizer, string, error) {
+func (f *demoFlags) prepare(ctx context.Context, dir string, status *statusLine) (*demoText, error) {
 	status.print("text       %s", f.data)
 	paths, err := limitText(ctx, f.data, f.textMiB<<20)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	in := corpus.InputOptions{Paths: paths}
 	begin := time.Now()
 	t, stats, err := trainTokenizer(ctx, bpe.TrainOptions{VocabSize: f.vocab, Pattern: f.pattern, Threads: f.threads}, in, status)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if err := saveTokenizer(filepath.Join(dir, "tokenizer.json"), t); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	status.print("tokenizer  %s ids from %s in %s documents, %s", count(t.VocabSize()), formatBytes(stats.Bytes), count(stats.Documents), shortTime(time.Since(begin)))
 	bin := filepath.Join(dir, "data.bin")
-	rep, err := buildData(ctx, corpus.BuildOptions{Input: in, Tokenizer: t, Out: bin, Threads: f.threads, Restart: true}, status)
-	if err != nil {
-		return nil, "", err
+	opt := corpus.BuildOptions{Input: in, Tokenizer: t, Out: bin, Seed: f.seed, Threads: f.threads, Restart: true}
+	if stats.Documents >= manyDocuments {
+		opt.ValFraction = heldOut
 	}
-	status.print("token file %s tokens (%.2f bytes each), %s", count(rep.Tokens), float64(rep.TextBytes)/float64(rep.Tokens), shortTime(rep.Elapsed))
-	return t, bin, nil
+	rep, err := buildData(ctx, opt, status)
+	if err != nil {
+		return nil, err
+	}
+	status.print("token file %s tokens, %.2f bytes each, %s", count(rep.Tokens+rep.ValTokens),
+		float64(rep.TextBytes+rep.ValTextBytes)/float64(rep.Tokens+rep.ValTokens), shortTime(rep.Elapsed))
+	return &demoText{tokenizer: t, bin: rep.Path, valBin: rep.ValPath}, nil
 }
 
 // limitText lists files of a folder, spread evenly over it, until about limit
@@ -227,6 +244,10 @@ func limitText(ctx context.Context, path string, limit int64) ([]string, error) 
 	return paths, nil
 }
 
+// largestFile leaves out the largest files of a folder: most are tables that a
+// program wrote.
+const largestFile = 128 << 10
+
 type sizedFile struct {
 	path string
 	size int64
@@ -247,8 +268,10 @@ func textFiles(ctx context.Context, root string) (files []sizedFile, total int64
 			if err != nil || !fi.Mode().IsRegular() {
 				return err
 			}
-			files = append(files, sizedFile{path, fi.Size()})
-			total += fi.Size()
+			if fi.Size() <= largestFile {
+				files = append(files, sizedFile{path, fi.Size()})
+				total += fi.Size()
+			}
 		}
 		return ctx.Err()
 	})
@@ -256,14 +279,15 @@ func textFiles(ctx context.Context, root string) (files []sizedFile, total int64
 }
 
 // config is the demo's training run, but for the number of steps.
-func (f *demoFlags) config(bin string, vocab int) (train.Config, error) {
+func (f *demoFlags) config(text *demoText) (train.Config, error) {
 	m, err := model.Preset(f.preset)
 	if err != nil {
 		return train.Config{}, usageError{err}
 	}
-	m.VocabSize = vocab
+	m.VocabSize = text.tokenizer.VocabSize()
 	cfg := train.Config{
-		Data: []train.DataSource{{Path: bin}}, Preset: f.preset, Model: m, Batch: 8, Seed: f.seed,
+		Data: []train.DataSource{{Path: text.bin}}, ValData: text.valBin, ValFraction: heldOut,
+		Preset: f.preset, Model: m, Batch: f.batch, Seed: f.seed,
 		Optim: optim.Defaults(), Schedule: optim.Schedule{Kind: "cosine", Warmup: -1},
 		MaxSteps: f.steps, EvalTokens: 32768, Keep: 1,
 	}
@@ -303,16 +327,26 @@ func (f *demoFlags) train(ctx context.Context, dir string, cfg train.Config, sta
 
 // unigramBits is what a model gets that knows only how often each token
 // occurs: the number to compare the model's bits per byte with.
-func unigramBits(ctx context.Context, bin string, cfg train.Config, t *bpe.Tokenizer) (float64, error) {
-	d, err := corpus.Open(bin, corpus.OpenOptions{})
+func unigramBits(ctx context.Context, cfg train.Config, text *demoText) (float64, error) {
+	d, err := corpus.Open(text.bin, corpus.OpenOptions{})
 	if err != nil {
 		return 0, err
 	}
 	defer d.Close()
-	tr, val, err := corpus.SplitTail(d, 0.05, cfg.Model.Context)
-	if err != nil {
-		return 0, err
+	tr, val := corpus.Whole(d), corpus.Source{}
+	if text.valBin == "" {
+		if tr, val, err = corpus.SplitTail(d, heldOut, cfg.Model.Context); err != nil {
+			return 0, err
+		}
+	} else {
+		v, err := corpus.Open(text.valBin, corpus.OpenOptions{})
+		if err != nil {
+			return 0, err
+		}
+		defer v.Close()
+		val = corpus.Whole(v)
 	}
+	t := text.tokenizer
 	s, err := corpus.Unigram(ctx, tr, val, corpus.TokenBytes(t.Decode, t.VocabSize(), t.EndOfDocument()))
 	return s.BitsPerByte, err
 }
