@@ -53,16 +53,21 @@ type Progress struct {
 
 // Report is what a build made.
 type Report struct {
-	Path, ValPath           string // of the token file or the manifest; ValPath "" without validation part
-	Stats                   WalkStats
-	Tokens, ValTokens       int64
-	Documents, ValDocuments int64
-	Duplicates              int64
-	TextBytes, ValTextBytes int64
-	Shards, ValShards       int
-	Resumed                 bool // went on with an interrupted build
-	Elapsed                 time.Duration
-	MBPerSec                float64 // text encoded by this run, in 10^6 bytes a second
+	Path         string        `json:"path"`               // of the token file or the manifest
+	ValPath      string        `json:"val_path,omitempty"` // "" without validation part
+	Stats        WalkStats     `json:"input"`
+	Tokens       int64         `json:"tokens"`
+	ValTokens    int64         `json:"val_tokens"`
+	Documents    int64         `json:"documents"`
+	ValDocuments int64         `json:"val_documents"`
+	Duplicates   int64         `json:"duplicates"`
+	TextBytes    int64         `json:"text_bytes"`
+	ValTextBytes int64         `json:"val_text_bytes"`
+	Shards       int           `json:"shards"`
+	ValShards    int           `json:"val_shards"`
+	Resumed      bool          `json:"resumed"` // went on with an interrupted build
+	Elapsed      time.Duration `json:"elapsed_ns"`
+	MBPerSec     float64       `json:"mb_per_sec"` // text encoded by this run, in 10^6 bytes a second
 }
 
 // buildPiece is the size of the pieces that long texts are cut into. It is part of the output: a document longer than

@@ -65,6 +65,18 @@ func TestJSONTextErrors(t *testing.T) {
 	if _, err := jsonText([]byte(`{"text":"a"}`), "body"); err == nil || !strings.Contains(err.Error(), `no field "body"`) {
 		t.Errorf("wrong column: %v", err)
 	}
+	for at := range 40 { // every place in the words of eight bytes
+		for _, bad := range []string{"\x01", "\x1f", "\n", `\x`} {
+			text := strings.Repeat("x", at) + bad + strings.Repeat("y", 40-at)
+			if got, err := jsonText([]byte(`{"text":"`+text+`"}`), ""); err == nil {
+				t.Errorf("%q was accepted as %q", text, got)
+			}
+		}
+		text := strings.Repeat("ş", at) + "\x7f\xff " + strings.Repeat("y", 40-at)
+		if got, err := jsonText([]byte(`{"text":"`+text+`"}`), ""); err != nil || string(got) != text {
+			t.Errorf("%q became %q, %v", text, got, err)
+		}
+	}
 	deep := `{"text":"a","x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`
 	if _, err := jsonText([]byte(deep), ""); err == nil || !strings.Contains(err.Error(), "nested deeper") {
 		t.Errorf("deep nesting: %v", err)
