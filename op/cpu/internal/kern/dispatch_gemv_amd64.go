@@ -9,8 +9,18 @@ func (k Kernels) gemvNN(m, n, kk int, x []float32, ldx int, w []float32, ldw int
 	if k.level == AVX2 {
 		table = &gemvNNAVX2
 	}
-	table[m-1](n, kk, &x[0], ldx, &w[0], ldw, &y[0], ldy)
+	depth := kk
+	if m > 2 {
+		depth = gemvDepth
+	}
+	for k0 := 0; k0 < kk; k0 += depth {
+		table[m-1](n, min(depth, kk-k0), &x[k0], ldx, &w[k0*ldw], ldw, &y[0], ldy)
+	}
 }
+
+// gemvDepth is how many rows of w are taken at a time where several rows of x leave few registers for
+// columns: the narrow strips of one row then follow each other soon, while its page is at hand.
+const gemvDepth = 32
 
 // gemvNNFunc adds x (m, k)·w (k, n) to y, for the m that its place in a table says.
 type gemvNNFunc func(n, k int, x *float32, ldx int, w *float32, ldw int, y *float32, ldy int)
