@@ -16,6 +16,7 @@ type benchFlags struct {
 	vocab    int
 	batch    int
 	context  int
+	untied   bool
 	mixed    bool
 	moments8 bool
 	only     string
@@ -39,6 +40,7 @@ func newBench() *cobra.Command {
 	fl.IntVar(&f.vocab, "vocab-size", 0, "0: the preset's")
 	fl.IntVar(&f.batch, "batch", 4, "rows of a step")
 	fl.IntVar(&f.context, "context", 512, "tokens of a row")
+	fl.BoolVar(&f.untied, "untied", false, "an output matrix of its own")
 	fl.BoolVar(&f.mixed, "mixed", false, "16-bit weights where the device has them")
 	fl.BoolVar(&f.moments8, "moments8", false, "8-bit optimizer moments")
 	fl.StringVar(&f.only, "only", "", "gemm, adamw, step or decode (empty: all)")
@@ -67,6 +69,7 @@ func (f *benchFlags) run() error {
 		return usagef("--batch is %d and --context %d, want positive numbers", f.batch, f.context)
 	}
 	cfg.Context = f.context
+	cfg.Tied = cfg.Tied && !f.untied
 	if err := cfg.Validate(); err != nil {
 		return usageError{err}
 	}
