@@ -45,8 +45,11 @@ func (b *Backend) Attention(a op.Attention) error {
 	d, doc := a.Q.Dims[3], a.DocStart.Ok()
 	dq := (d + 3) / 4
 	s := b.attentionTile(dq)
+	if b.forward != nil {
+		s = *b.forward
+	}
 	v := variant{name: "attention_forward"}
-	v.c[0], v.c[1] = int32(d), bit(doc)
+	v.c = [10]int32{int32(d), bit(doc), int32(s.rows), int32(s.keys), int32(s.chunk)}
 	k := b.kernel(v, func() []define {
 		regs, slots := dq, 1
 		if s.shared {
@@ -107,8 +110,11 @@ func (b *Backend) backwardTile(dq int) backwardShape {
 func (b *Backend) backwardKernel(name string, d int, doc bool) (*kernel, backwardShape) {
 	dq := (d + 3) / 4
 	s := b.backwardTile(dq)
+	if b.backward != nil {
+		s = *b.backward
+	}
 	v := variant{name: name}
-	v.c[0], v.c[1] = int32(d), bit(doc)
+	v.c = [10]int32{int32(d), bit(doc), int32(s.og), int32(s.tg), int32(s.si)}
 	return b.kernel(v, func() []define {
 		dj := (dq + s.tg - 1) / s.tg
 		return append(headDefines(d), u("STRIDE", dq|1), u("OG", s.og), u("TG", s.tg), u("SI", s.si),

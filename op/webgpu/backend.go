@@ -45,6 +45,9 @@ type Backend struct {
 	numbersKnown  [numberSlots]bool
 	optimizerSlot map[optimizerKey]int
 
+	forward  *attentionShape // fixed by benchmarks, else nil
+	backward *backwardShape
+
 	call  call // the one being recorded
 	tuner tuner
 }

@@ -2,6 +2,7 @@ package webgpu
 
 import (
 	"errors"
+	"regexp"
 	"testing"
 
 	"github.com/gogpu/naga"
@@ -36,6 +37,26 @@ func TestKernelsCompile(t *testing.T) {
 			if _, err := naga.Compile(plain); err != nil {
 				t.Errorf("%s %+v, loops not written out: %v", name, f, err)
 			}
+		}
+	}
+}
+
+// TestNoUnsetVariables holds the kernels to write an initial value for every
+// local variable: the native shader compiler does not clear those without one,
+// as WGSL says, and they then hold junk on some GPUs and zeros on others.
+func TestNoUnsetVariables(t *testing.T) {
+	unset := regexp.MustCompile(`(?m)^\s+var \w+\s*:[^=;]*;`)
+	lib, err := library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range lib.Kernels() {
+		source, err := lib.Source(name, wgsl.Features{F16: true, Subgroups: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range unset.FindAllString(source, -1) {
+			t.Errorf("%s: %q has no initial value", name, line)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (b *Backend) RMSNorm(a op.RMSNorm) error {
 
 // normGroups is how many workgroups share the rows of a backward norm: enough to
 // fill a large GPU, few enough that their partial sums are small.
-const normGroups = 512
+const normGroups = 1024
 
 // RMSNormBackward gives DX (added to with AddDX) and adds to DW: in one pass for
 // few rows, else through partial sums.

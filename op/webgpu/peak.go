@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"tezgah/gpu"
 	"tezgah/op"
 	"tezgah/tensor"
 )
@@ -24,29 +25,46 @@ func (b *Backend) MeasurePeak() (op.Peak, error) {
 	return op.Peak{FLOPS: flops, BytesPerSec: bandwidth, SubmitOverhead: overhead}, err
 }
 
-// shortest runs work several times, each with a wait, and returns the shortest
-// time. It stops early once a second has gone by.
+// warmTime is how long work runs before it is timed: GPUs lower their clocks
+// within milliseconds of idling and take longer to raise them.
+const warmTime = 150 * time.Millisecond
+
+// shortest runs work until the device is warm, then several times, each with a
+// wait, and returns the shortest time. It stops early once a second has gone by.
 func (b *Backend) shortest(runs int, work func() error) (time.Duration, error) {
-	best, begun := time.Duration(1<<63-1), time.Now()
-	for i := range runs + 1 {
-		if err := b.Sync(); err != nil {
-			return 0, err
-		}
+	timed := func() (time.Duration, error) {
 		start := time.Now()
 		if err := work(); err != nil {
 			return 0, err
 		}
-		if err := b.Sync(); err != nil {
+		err := b.Sync()
+		return time.Since(start), err
+	}
+	if _, err := timed(); err != nil { // compiles
+		return 0, err
+	}
+	best, begun := time.Duration(1<<63-1), time.Now()
+	for n := 0; n < runs; n++ {
+		d, err := timed()
+		if err != nil {
 			return 0, err
 		}
-		if i > 0 { // the first compiles
-			best = min(best, time.Since(start))
-		}
-		if i > 1 && time.Since(begun) > time.Second {
+		best = min(best, d)
+		if since := time.Since(begun); since < b.warmTime() {
+			n = -1
+		} else if since > time.Second {
 			break
 		}
 	}
 	return best, nil
+}
+
+// warmTime is short where clocks do not matter.
+func (b *Backend) warmTime() time.Duration {
+	if b.dev.Info().Kind == gpu.Software {
+		return 0
+	}
+	return warmTime
 }
 
 // submitOverhead is the time of the smallest dispatch and its wait.
@@ -130,7 +148,7 @@ func (b *Backend) MatMulRate(m, n, k int, transA, transB, half bool, tile string
 	f.vec = n%4 == 0 && (transA && m%4 == 0 || !transA && k%4 == 0)
 	used = b.tile(f, m, n, k)
 	if tile != "" {
-		if used, err = findTile(b.tuner.tiles, tile); err != nil {
+		if used, err = findTile(b.tuner.tiles, b.dev.Limits(), tile); err != nil {
 			return 0, used, err
 		}
 	}

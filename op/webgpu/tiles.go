@@ -13,22 +13,33 @@ type Tile struct {
 	MQ, NQ     int // quads of rows and columns per thread
 	Bufs       int // slices in workgroup memory
 	Pad        int // vec4s between rows there
+	Unroll     int // steps along k that are written out
 }
 
-// String names the tile, with what differs from one slice and a pad of one:
-// "128x128x16-8x8" or "128x64x16-8x4-b2".
+// String names the tile: rows × columns × depth, the same per thread, slices,
+// pad, unrolled steps: "128x128x16-8x8-b1-p1-u4".
 func (t Tile) String() string {
-	s := fmt.Sprintf("%dx%dx%d-%dx%d", t.BM, t.BN, t.BK, 4*t.MQ, 4*t.NQ)
-	if t.Bufs != 1 {
-		s += fmt.Sprintf("-b%d", t.Bufs)
+	return fmt.Sprintf("%dx%dx%d-%dx%d-b%d-p%d-u%d", t.BM, t.BN, t.BK, 4*t.MQ, 4*t.NQ, t.Bufs, t.Pad, t.Unroll)
+}
+
+// parseTile reads what String writes.
+func parseTile(name string) (t Tile, ok bool) {
+	_, err := fmt.Sscanf(name, "%dx%dx%d-%dx%d-b%d-p%d-u%d", &t.BM, &t.BN, &t.BK, &t.MQ, &t.NQ, &t.Bufs, &t.Pad, &t.Unroll)
+	t.MQ, t.NQ = t.MQ/4, t.NQ/4
+	if err != nil || t.MQ < 1 || t.NQ < 1 || t.Bufs < 1 || t.Bufs > 2 || t.Pad < 0 || t.BK < 8 || t.BK%8 != 0 ||
+		t.Unroll < 1 || t.BK%t.Unroll != 0 || t.BM%(16*t.MQ) != 0 || t.BN%(32*t.NQ) != 0 || t.String() != name {
+		return Tile{}, false
 	}
-	if t.Pad != 1 {
-		s += fmt.Sprintf("-p%d", t.Pad)
-	}
-	return s
+	return t, true
 }
 
 func (t Tile) threads() int { return t.BM / 4 / t.MQ * (t.BN / 4 / t.NQ) }
+
+// exact reports whether every thread copies as many blocks of 4×4 from A, and
+// from B, so that no copy needs a condition.
+func (t Tile) exact() bool {
+	return t.BM*t.BK/16%t.threads() == 0 && t.BN*t.BK/16%t.threads() == 0
+}
 
 // memory is the workgroup memory that the tile needs, in bytes.
 func (t Tile) memory() int { return t.Bufs * t.BK * (t.BM/4 + t.BN/4 + 2*t.Pad) * 16 }
@@ -41,37 +52,30 @@ func (t Tile) fits(l gpu.Limits) bool {
 // allTiles are the shapes the tuner knows, large ones first. The last needs the
 // least of a device and fits every one.
 var allTiles = []Tile{
-	{128, 128, 16, 2, 2, 2, 1},
-	{128, 128, 16, 2, 2, 1, 1},
-	{128, 128, 16, 2, 2, 1, 0},
-	{128, 128, 8, 2, 2, 2, 0},
-	{128, 128, 8, 2, 2, 1, 1},
-	{128, 64, 16, 2, 2, 2, 1},
-	{128, 64, 16, 2, 2, 1, 1},
-	{64, 128, 16, 2, 2, 1, 1},
-	{128, 64, 16, 2, 1, 1, 1},
-	{64, 64, 16, 2, 2, 2, 1},
-	{64, 64, 16, 2, 2, 1, 1},
-	{64, 64, 16, 1, 1, 1, 1},
-	{64, 32, 16, 2, 1, 1, 1},
-	{32, 32, 16, 1, 1, 1, 1},
+	{128, 128, 16, 2, 2, 2, 1, 4},
+	{128, 128, 16, 2, 2, 1, 1, 4},
+	{128, 128, 16, 2, 2, 1, 0, 4},
+	{128, 64, 16, 2, 2, 2, 1, 4},
+	{128, 64, 16, 2, 2, 1, 1, 4},
+	{64, 128, 16, 2, 2, 1, 1, 4},
+	{64, 64, 16, 2, 2, 1, 1, 4},
+	{64, 64, 16, 1, 1, 1, 1, 4},
+	{32, 32, 16, 1, 1, 1, 1, 1},
 }
 
 // Tiles lists the tile shapes that fit the backend's device.
 func (b *Backend) Tiles() []Tile { return b.tuner.tiles }
 
-// findTile finds a tile by name among those that fit, by the whole name or its
-// beginning.
-func findTile(tiles []Tile, name string) (Tile, error) {
+// findTile finds a shape by its name, one of the list or any other that the
+// device can run.
+func findTile(tiles []Tile, l gpu.Limits, name string) (Tile, error) {
+	if t, ok := parseTile(name); ok && t.fits(l) {
+		return t, nil
+	}
 	names := make([]string, len(tiles))
 	for i, t := range tiles {
 		names[i] = t.String()
-		if names[i] == name {
-			return t, nil
-		}
-	}
-	for i, t := range tiles {
-		if strings.HasPrefix(names[i], name) {
+		if names[i] == name || strings.HasPrefix(names[i], name+"-") {
 			return t, nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 	"time"
 
 	"tezgah/gpu"
@@ -89,7 +90,7 @@ func (t *tuner) init(b *Backend, o Options) error {
 		return fmt.Errorf("webgpu: %s is %q, want auto, off or on", tuneVariable, mode)
 	}
 	if name := cmpOr(os.Getenv(tileVariable), o.Tile); name != "" {
-		tile, err := findTile(t.tiles, name)
+		tile, err := findTile(t.tiles, b.dev.Limits(), name)
 		if err != nil {
 			return err
 		}
@@ -135,7 +136,7 @@ func (b *Backend) tile(f matmulForm, m, n, k int) Tile {
 	}
 	tile := b.staticTile(f, m, n)
 	if worth := float64(m) * float64(n) * float64(k); t.mode != TuneOff && !t.busy && f.vec && worth > 1e7 {
-		if known, err := findTile(t.tiles, t.disk[class.String()]); err == nil && t.disk[class.String()] != "" {
+		if known, err := findTile(t.tiles, b.dev.Limits(), t.disk[class.String()]); err == nil && t.disk[class.String()] != "" {
 			tile = known
 		} else if best, ok := b.measureTiles(f, m, n, k); ok {
 			tile = best
@@ -181,17 +182,38 @@ func (b *Backend) measureTiles(f matmulForm, m, n, k int) (best Tile, ok bool) {
 	if err != nil {
 		return best, false
 	}
-	shortest := time.Duration(1<<63 - 1)
+	var tiles []Tile
 	for _, tile := range t.tiles {
 		if f.paired && tile.NQ%2 != 0 {
 			continue
 		}
-		d, err := p.time(b, tile, shortest)
-		if err == nil && d < shortest {
-			best, shortest, ok = tile, d, true
+		if _, err := p.time(b, tile); err == nil { // compiles
+			tiles = append(tiles, tile)
 		}
 	}
-	return best, ok
+	if len(tiles) == 0 {
+		return best, false
+	}
+	// Clocks fall while the host compiles: warm up, then measure without a pause,
+	// in rounds, so that a slow moment does not hit one tile alone.
+	for begun := time.Now(); time.Since(begun) < b.warmTime(); {
+		if _, err := p.time(b, tiles[0]); err != nil {
+			return best, false
+		}
+	}
+	shortest := make([]time.Duration, len(tiles))
+	for round := range 4 {
+		for i, tile := range tiles {
+			d, err := p.time(b, tile)
+			if err != nil {
+				return best, false
+			}
+			if round == 0 || d < shortest[i] {
+				shortest[i] = d
+			}
+		}
+	}
+	return tiles[slices.Index(shortest, slices.Min(shortest))], true
 }
 
 // trial is a product on tensors of its own.
@@ -259,32 +281,14 @@ func (b *Backend) fillTrial(p *trial) error {
 	return nil
 }
 
-// time is the shortest of a few runs with a tile. It gives up after the first
-// when that is much longer than the limit.
-func (p *trial) time(b *Backend, tile Tile, limit time.Duration) (time.Duration, error) {
-	run := func() (time.Duration, error) {
-		start := time.Now()
-		err := p.run(b, tile)
-		if err == nil {
-			err = b.Sync()
-		}
-		return time.Since(start), err
+// time is how long one run with a tile takes, with its wait.
+func (p *trial) time(b *Backend, tile Tile) (time.Duration, error) {
+	start := time.Now()
+	err := p.run(b, tile)
+	if err == nil {
+		err = b.Sync()
 	}
-	if _, err := run(); err != nil { // compiles
-		return 0, err
-	}
-	shortest := time.Duration(1<<63 - 1)
-	for range 4 {
-		d, err := run()
-		if err != nil {
-			return 0, err
-		}
-		shortest = min(shortest, d)
-		if d > limit+limit/2 {
-			break
-		}
-	}
-	return shortest, nil
+	return time.Since(start), err
 }
 
 func (p *trial) run(b *Backend, tile Tile) error {

@@ -28,14 +28,30 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   }
   let base = row * dims.c;
   var squares = 0.0;
-  for (var c = lid; c < dims.c; c += WG) {
-    let v = x[base + c];
-    squares += v * v;
+  var mine = vec4<f32>();   // the row stays in registers while it fits
+  if (dims.c <= 4u * WG) {
+    if (lid < dims.c) { mine.x = x[base + lid]; }
+    if (lid + WG < dims.c) { mine.y = x[base + lid + WG]; }
+    if (lid + 2u * WG < dims.c) { mine.z = x[base + lid + 2u * WG]; }
+    if (lid + 3u * WG < dims.c) { mine.w = x[base + lid + 3u * WG]; }
+    squares = dot(mine, mine);
+  } else {
+    for (var c = lid; c < dims.c; c += WG) {
+      let v = x[base + c];
+      squares += v * v;
+    }
   }
   let mean = wg_reduce_sum(squares, lid) / f32(dims.c);
   let rms_inv = 1.0 / sqrt(mean + params.eps);
-  for (var c = lid; c < dims.c; c += WG) {
-    y[base + c] = x[base + c] * rms_inv * w[c];
+  if (dims.c <= 4u * WG) {
+    if (lid < dims.c) { y[base + lid] = mine.x * rms_inv * w[lid]; }
+    if (lid + WG < dims.c) { y[base + lid + WG] = mine.y * rms_inv * w[lid + WG]; }
+    if (lid + 2u * WG < dims.c) { y[base + lid + 2u * WG] = mine.z * rms_inv * w[lid + 2u * WG]; }
+    if (lid + 3u * WG < dims.c) { y[base + lid + 3u * WG] = mine.w * rms_inv * w[lid + 3u * WG]; }
+  } else {
+    for (var c = lid; c < dims.c; c += WG) {
+      y[base + c] = x[base + c] * rms_inv * w[c];
+    }
   }
   if (lid == 0u) {
     rms_out[row] = rms_inv;
@@ -60,14 +76,30 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   }
   let base = row * dims.c;
   var squares = 0.0;
-  for (var c = lid; c < dims.c; c += WG) {
-    let v = x[base + c];
-    squares += v * v;
+  var mine = vec4<f32>();   // the row stays in registers while it fits
+  if (dims.c <= 4u * WG) {
+    if (lid < dims.c) { mine.x = x[base + lid]; }
+    if (lid + WG < dims.c) { mine.y = x[base + lid + WG]; }
+    if (lid + 2u * WG < dims.c) { mine.z = x[base + lid + 2u * WG]; }
+    if (lid + 3u * WG < dims.c) { mine.w = x[base + lid + 3u * WG]; }
+    squares = dot(mine, mine);
+  } else {
+    for (var c = lid; c < dims.c; c += WG) {
+      let v = x[base + c];
+      squares += v * v;
+    }
   }
   let mean = wg_reduce_sum(squares, lid) / f32(dims.c);
   let rms_inv = 1.0 / sqrt(mean + params.eps);
-  for (var c = lid; c < dims.c; c += WG) {
-    y[base + c] = x[base + c] * rms_inv * f32(w[c]);
+  if (dims.c <= 4u * WG) {
+    if (lid < dims.c) { y[base + lid] = mine.x * rms_inv * f32(w[lid]); }
+    if (lid + WG < dims.c) { y[base + lid + WG] = mine.y * rms_inv * f32(w[lid + WG]); }
+    if (lid + 2u * WG < dims.c) { y[base + lid + 2u * WG] = mine.z * rms_inv * f32(w[lid + 2u * WG]); }
+    if (lid + 3u * WG < dims.c) { y[base + lid + 3u * WG] = mine.w * rms_inv * f32(w[lid + 3u * WG]); }
+  } else {
+    for (var c = lid; c < dims.c; c += WG) {
+      y[base + c] = x[base + c] * rms_inv * f32(w[c]);
+    }
   }
   if (lid == 0u) {
     rms_out[row] = rms_inv;
@@ -94,36 +126,84 @@ const ADD_DX: bool = false;   // the launcher's variant: dx += instead of dx =
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
         @builtin(local_invocation_index) lid: u32) {
+  if (dims.c <= 4u * WG) {
+    short_rows(wid.x, nwg.x, lid);
+    return;
+  }
   for (var c = lid; c < dims.c; c += WG) {
     var sum = 0.0;
     for (var row = wid.x; row < dims.n; row += nwg.x) {
       let i = row * dims.c + c;
       sum += x[i] * rms[row] * dy[i];
     }
-    if (nwg.x == 1u) {
-      dw[c] += sum;
-    } else {
-      dw[wid.x * dims.c + c] = sum;
-    }
+    put_dw(wid.x, nwg.x, c, sum);
   }
   for (var row = wid.x; row < dims.n; row += nwg.x) {
     let base = row * dims.c;
-    var dot = 0.0;
+    var part = 0.0;
     for (var c = lid; c < dims.c; c += WG) {
-      dot += w[c] * x[base + c] * dy[base + c];
+      part += w[c] * x[base + c] * dy[base + c];
     }
-    let a = wg_reduce_sum(dot, lid);
     let r = rms[row];
-    let k = r * a / f32(dims.c);   // rms_inv³ alone may overflow
+    let k = r * wg_reduce_sum(part, lid) / f32(dims.c);   // rms_inv³ alone may overflow
     for (var c = lid; c < dims.c; c += WG) {
-      let d = r * (w[c] * dy[base + c] - x[base + c] * r * k);
-      if (ADD_DX) {
-        dx[base + c] += d;
-      } else {
-        dx[base + c] = d;
-      }
+      put_dx(base + c, r * (w[c] * dy[base + c] - x[base + c] * r * k));
     }
   }
+}
+
+fn put_dw(group: u32, groups: u32, c: u32, sum: f32) {
+  if (c >= dims.c) {
+    return;
+  }
+  if (groups == 1u) {
+    dw[c] += sum;
+  } else {
+    dw[group * dims.c + c] = sum;
+  }
+}
+
+fn put_dx(i: u32, d: f32) {
+  if (ADD_DX) {
+    dx[i] += d;
+  } else {
+    dx[i] = d;
+  }
+}
+
+// short_rows does the same for C ≤ 4·WG with x, w, dy and dw's sums in registers.
+fn short_rows(group: u32, groups: u32, lid: u32) {
+  let c = vec4<u32>(lid, lid + WG, lid + 2u * WG, lid + 3u * WG);
+  let on = c < vec4<u32>(dims.c);
+  var w4 = vec4<f32>();
+  if (on.x) { w4.x = w[c.x]; }
+  if (on.y) { w4.y = w[c.y]; }
+  if (on.z) { w4.z = w[c.z]; }
+  if (on.w) { w4.w = w[c.w]; }
+  var sum = vec4<f32>();
+  for (var row = group; row < dims.n; row += groups) {
+    let base = row * dims.c;
+    var x4 = vec4<f32>();
+    var dy4 = vec4<f32>();
+    if (on.x) { x4.x = x[base + c.x]; dy4.x = dy[base + c.x]; }
+    if (on.y) { x4.y = x[base + c.y]; dy4.y = dy[base + c.y]; }
+    if (on.z) { x4.z = x[base + c.z]; dy4.z = dy[base + c.z]; }
+    if (on.w) { x4.w = x[base + c.w]; dy4.w = dy[base + c.w]; }
+    let r = rms[row];
+    let xr = x4 * r;
+    let g = w4 * dy4;
+    let k = wg_reduce_sum(dot(xr, g), lid) / f32(dims.c);
+    let d = r * (g - xr * k);
+    sum += xr * dy4;
+    if (on.x) { put_dx(base + c.x, d.x); }
+    if (on.y) { put_dx(base + c.y, d.y); }
+    if (on.z) { put_dx(base + c.z, d.z); }
+    if (on.w) { put_dx(base + c.w, d.w); }
+  }
+  put_dw(group, groups, c.x, sum.x);
+  put_dw(group, groups, c.y, sum.y);
+  put_dw(group, groups, c.z, sum.z);
+  put_dw(group, groups, c.w, sum.w);
 }
 
 // --- KERNEL: rmsnorm_backward_dw ---

@@ -19,6 +19,7 @@ const MQ: u32 = 1u;       // TM/4: quads of rows per thread
 const NQ: u32 = 1u;       // TN/4: quads of columns per thread
 const BUFS: u32 = 1u;     // slices in workgroup memory: 2 save one barrier of two
 const PAD: u32 = 1u;      // vec4s between rows of as_ and bs_, against bank conflicts
+const KU: u32 = 1u;       // steps along k that are written out, divides BK
 const CHECK: bool = true; // false when BM, BN and BK divide M, N and every slice
 const ACC: u32 = 1u;           // bits of a product's mode: C +=
 const RESIDUAL: u32 = 2u;      // + residual
@@ -38,6 +39,7 @@ const A_BLOCKS: u32 = BM * BK / 16u;   // 4×4 blocks to copy per slice
 const B_BLOCKS: u32 = BN * BK / 16u;
 const COPIES: u32 = (A_BLOCKS + B_BLOCKS + THREADS - 1u) / THREADS; // per thread
 const ACCS: u32 = 4u * MQ * NQ;        // vec4 accumulators per thread
+const EXACT: bool = false; // THREADS divides A_BLOCKS and B_BLOCKS: no thread is idle
 const STAGED: u32 = 4u * COPIES;       // vec4s on their way
 
 struct MatDims {
@@ -88,34 +90,33 @@ fn mm_tile(row0: u32, col0: u32, split: u32, lid: u32) {
   let tx = (strip % (TX / 8u)) * 8u + (lid & 7u);
   let ty = (strip / (TX / 8u)) * 4u + ((lid >> 3u) & 3u);
 
-  var acc: array<vec4<f32>, ACCS>;
-  var staged: array<vec4<f32>, STAGED>;
-  var a: array<vec4<f32>, MQ>;
-  var b: array<vec4<f32>, NQ>;
+  var acc = array<vec4<f32>, ACCS>();
+  var staged = array<vec4<f32>, STAGED>();
+  var a = array<vec4<f32>, MQ>();
+  var b = array<vec4<f32>, NQ>();
 
   for (var slice = 0u; slice <= slices; slice++) {
-    // Multiply slice − 1 while slice is on its way.
-    if (slice < slices) {
-      let k0 = k_begin + slice * BK;
-      for (var u = 0u; u < COPIES; u++) { // unroll
-        let index = lid + u * THREADS;
-        if (index < A_BLOCKS) {
-          let at = block_of(index, BM / 4u, A_ALONG_K);
-          for (var r = 0u; r < 4u; r++) { // unroll
-            if (A_ALONG_K) {
-              staged[u * 4u + r] = load_a(row0 + at.i * 4u + r, k0 + at.k * 4u, k_end);
-            } else {
-              staged[u * 4u + r] = load_a(row0 + at.i * 4u, k0 + at.k * 4u + r, k_end);
-            }
+    // Slice is on its way while slice − 1 is multiplied. The last turn reads the
+    // last slice again and does not use it: a load without a branch can wait.
+    let k0 = k_begin + min(slice, slices - 1u) * BK;
+    for (var u = 0u; u < COPIES; u++) { // unroll
+      let index = lid + u * THREADS;
+      if (EXACT && u * THREADS < A_BLOCKS || !EXACT && index < A_BLOCKS) {
+        let at = block_of(index, BM / 4u, A_ALONG_K);
+        for (var r = 0u; r < 4u; r++) { // unroll
+          if (A_ALONG_K) {
+            staged[u * 4u + r] = load_a(row0 + at.i * 4u + r, k0 + at.k * 4u, k_end);
+          } else {
+            staged[u * 4u + r] = load_a(row0 + at.i * 4u, k0 + at.k * 4u + r, k_end);
           }
-        } else if (index < A_BLOCKS + B_BLOCKS) {
-          let at = block_of(index - A_BLOCKS, BN / 4u, B_ALONG_K);
-          for (var r = 0u; r < 4u; r++) { // unroll
-            if (B_ALONG_K) {
-              staged[u * 4u + r] = load_b(col0 + at.i * 4u + r, k0 + at.k * 4u, k_end);
-            } else {
-              staged[u * 4u + r] = load_b(col0 + at.i * 4u, k0 + at.k * 4u + r, k_end);
-            }
+        }
+      } else if (EXACT || index < A_BLOCKS + B_BLOCKS) {
+        let at = block_of(index - A_BLOCKS, BN / 4u, B_ALONG_K);
+        for (var r = 0u; r < 4u; r++) { // unroll
+          if (B_ALONG_K) {
+            staged[u * 4u + r] = load_b(col0 + at.i * 4u + r, k0 + at.k * 4u, k_end);
+          } else {
+            staged[u * 4u + r] = load_b(col0 + at.i * 4u, k0 + at.k * 4u + r, k_end);
           }
         }
       }
@@ -124,31 +125,37 @@ fn mm_tile(row0: u32, col0: u32, split: u32, lid: u32) {
       let buf = (slice - 1u) % BUFS;
       let a_at = buf * BK * AS + ty;
       let b_at = buf * BK * BS + tx;
-      for (var k = 0u; k < BK; k++) {
-        for (var q = 0u; q < MQ; q++) { // unroll
-          a[q] = as_[a_at + k * AS + q * TY];
-        }
-        for (var p = 0u; p < NQ; p++) { // unroll
-          b[p] = bs_[b_at + k * BS + p * TX];
-        }
-        for (var q = 0u; q < MQ; q++) { // unroll
+      for (var k0 = 0u; k0 < BK; k0 += KU) {
+        for (var step = 0u; step < KU; step++) { // unroll
+          let k = k0 + step;
+          for (var q = 0u; q < MQ; q++) { // unroll
+            a[q] = as_[a_at + k * AS + q * TY];
+          }
           for (var p = 0u; p < NQ; p++) { // unroll
-            acc[(q * 4u + 0u) * NQ + p] = fma(vec4<f32>(a[q].x), b[p], acc[(q * 4u + 0u) * NQ + p]);
-            acc[(q * 4u + 1u) * NQ + p] = fma(vec4<f32>(a[q].y), b[p], acc[(q * 4u + 1u) * NQ + p]);
-            acc[(q * 4u + 2u) * NQ + p] = fma(vec4<f32>(a[q].z), b[p], acc[(q * 4u + 2u) * NQ + p]);
-            acc[(q * 4u + 3u) * NQ + p] = fma(vec4<f32>(a[q].w), b[p], acc[(q * 4u + 3u) * NQ + p]);
+            b[p] = bs_[b_at + k * BS + p * TX];
+          }
+          for (var q = 0u; q < MQ; q++) { // unroll
+            for (var p = 0u; p < NQ; p++) { // unroll
+              acc[(q * 4u + 0u) * NQ + p] = fma(vec4<f32>(a[q].x), b[p], acc[(q * 4u + 0u) * NQ + p]);
+              acc[(q * 4u + 1u) * NQ + p] = fma(vec4<f32>(a[q].y), b[p], acc[(q * 4u + 1u) * NQ + p]);
+              acc[(q * 4u + 2u) * NQ + p] = fma(vec4<f32>(a[q].z), b[p], acc[(q * 4u + 2u) * NQ + p]);
+              acc[(q * 4u + 3u) * NQ + p] = fma(vec4<f32>(a[q].w), b[p], acc[(q * 4u + 3u) * NQ + p]);
+            }
           }
         }
       }
     }
+    if (slice == slices) {
+      break;
+    }
     if (BUFS == 1u) {
       workgroupBarrier();
     }
-    if (slice < slices) {
+    {
       let buf = slice % BUFS;
       for (var u = 0u; u < COPIES; u++) { // unroll
         let index = lid + u * THREADS;
-        if (index < A_BLOCKS) {
+        if (EXACT && u * THREADS < A_BLOCKS || !EXACT && index < A_BLOCKS) {
           let at = block_of(index, BM / 4u, A_ALONG_K);
           let to = (buf * BK + at.k * 4u) * AS + at.i;
           if (A_ALONG_K) {
@@ -163,7 +170,7 @@ fn mm_tile(row0: u32, col0: u32, split: u32, lid: u32) {
             as_[to + 2u * AS] = staged[u * 4u + 2u];
             as_[to + 3u * AS] = staged[u * 4u + 3u];
           }
-        } else if (index < A_BLOCKS + B_BLOCKS) {
+        } else if (EXACT || index < A_BLOCKS + B_BLOCKS) {
           let at = block_of(index - A_BLOCKS, BN / 4u, B_ALONG_K);
           let to = (buf * BK + at.k * 4u) * BS + at.i;
           if (B_ALONG_K) {
@@ -186,7 +193,7 @@ fn mm_tile(row0: u32, col0: u32, split: u32, lid: u32) {
 
   for (var q = 0u; q < MQ; q++) { // unroll
     for (var r = 0u; r < 4u; r++) { // unroll
-      var row: array<vec4<f32>, NQ>;
+      var row = array<vec4<f32>, NQ>();
       for (var p = 0u; p < NQ; p++) { // unroll
         row[p] = acc[(q * 4u + r) * NQ + p];
       }

@@ -71,11 +71,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   let slice = lid / LANES;
   let quads = mat.n / 4u;
   let quad = flat_wg(wid, nwg) * LANES + lane;
-  var acc: array<vec4<f32>, MR>;
+  var acc = array<vec4<f32>, MR>();
   if (quad < quads) {
     var k = slice;
     while (k + 3u * SLICES < mat.k) {   // four loads at a time
-      var w: array<vec4<f32>, 4>;
+      var w = array<vec4<f32>, 4>();
       for (var u = 0u; u < 4u; u++) { // unroll
         w[u] = vec4<f32>(b_[(k + u * SLICES) * quads + quad]);
       }
@@ -137,7 +137,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   let lane = lid % LANES;
   let quads = mat.k / 4u;
   let col = flat_wg(wid, nwg) * (WG / LANES) + lid / LANES;
-  var acc: array<vec4<f32>, MR>;
+  var acc = array<vec4<f32>, MR>();
   if (col < mat.n) {
     for (var q = lane; q < quads; q += LANES) {
       let w = vec4<f32>(b_[col * quads + q]);

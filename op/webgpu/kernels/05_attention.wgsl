@@ -100,8 +100,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     my_first = u32(doc_start[b * dims.t + row]);
   }
 
-  var q: array<vec4<f32>, Q_REGS>;
-  var o: array<vec4<f32>, DQ>;
+  var q = array<vec4<f32>, Q_REGS>();
+  var o = array<vec4<f32>, DQ>();
   let pre = dims.scale * LOG2E;
   for (var i = 0u; i < DQ; i++) { // unroll
     if (Q_SHARED) {
@@ -112,7 +112,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   }
   var top = NEG_INF;
   var sum = 0.0;
-  var s: array<f32, CHUNK>;
+  var s = array<f32, CHUNK>();
   for (var k0 = first_key / KEYS * KEYS; k0 <= last_row; k0 += KEYS) {
     workgroupBarrier();
     for (var e = lid; e < KEYS * DQ; e += ROWS) {

@@ -154,8 +154,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   // For scores: own rows og + OG·j, other rows tg + TG·i.
   let og = lid % OG;
   let tg = lid / OG;
-  var row_stats: array<vec2<f32>, 4>;
-  var row_first: array<u32, 4>;
+  var row_stats = array<vec2<f32>, 4>();
+  var row_first = array<u32, 4>();
   for (var j = 0u; j < 4u; j++) { // unroll
     let row = min(row0 + og + OG * j, last_row);
     row_stats[j] = stats[(b * dims.h + h) * dims.t + row];
@@ -167,13 +167,13 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   if (HAS_DOC) {
     first_key = u32(doc_start[b * dims.t + row0]);
   }
-  var acc: array<vec4<f32>, SUMS>;   // own row sg + OG·j, quad sd + TG·n
+  var acc = array<vec4<f32>, SUMS>();   // own row sg + OG·j, quad sd + TG·n
   let sg = lid / TG;
   let sd = lid % TG;
-  var qk: array<f32, PAIRS>;
-  var dp: array<f32, PAIRS>;
-  var x: array<vec4<f32>, 4>;
-  var y: array<vec4<f32>, 4>;
+  var qk = array<f32, PAIRS>();
+  var dp = array<f32, PAIRS>();
+  var x = array<vec4<f32>, 4>();
+  var y = array<vec4<f32>, 4>();
   for (var k0 = first_key / OTHER * OTHER; k0 <= last_row; k0 += OTHER) {
     workgroupBarrier();
     for (var e = lid; e < OTHER * DQ; e += THREADS) {
@@ -203,7 +203,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     }
     for (var i = 0u; i < SI; i++) { // unroll
       let key = k0 + tg + TG * i;
-      var ds: vec4<f32>;
+      var ds = vec4<f32>();
       for (var j = 0u; j < 4u; j++) { // unroll
         let row = row0 + og + OG * j;
         let hidden = key > row || row > last_row || (HAS_DOC && key < row_first[j]);
@@ -331,12 +331,12 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   let tg = lid / OG;
   let sg = lid / TG;
   let sd = lid % TG;
-  var sum_k: array<vec4<f32>, SUMS>;
-  var sum_v: array<vec4<f32>, SUMS>;
-  var qk: array<f32, PAIRS>;
-  var dp: array<f32, PAIRS>;
-  var x: array<vec4<f32>, 4>;
-  var y: array<vec4<f32>, 4>;
+  var sum_k = array<vec4<f32>, SUMS>();
+  var sum_v = array<vec4<f32>, SUMS>();
+  var qk = array<f32, PAIRS>();
+  var dp = array<f32, PAIRS>();
+  var x = array<vec4<f32>, 4>();
+  var y = array<vec4<f32>, 4>();
   for (var part = 0u; part < share; part++) {
     let h = kv * share + part;
     let q_base = (b * dims.t * dims.h + h) * D;
@@ -381,8 +381,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         let at = tg + TG * i;
         let row = row0 + at;
         let st = row_stats[at];
-        var p4: vec4<f32>;
-        var ds: vec4<f32>;
+        var p4 = vec4<f32>();
+        var ds = vec4<f32>();
         for (var j = 0u; j < 4u; j++) { // unroll
           let key = key0 + og + OG * j;
           let hidden = key > row || row >= dims.t || (HAS_DOC && key < row_first[at]);

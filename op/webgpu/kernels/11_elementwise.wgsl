@@ -93,7 +93,7 @@ struct PeakDims {
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
   let x = vec4<f32>(dims.x);
-  var a: array<vec4<f32>, 8>;
+  var a = array<vec4<f32>, 8>();
   for (var c = 0u; c < 8u; c++) { // unroll
     a[c] = vec4<f32>(f32(gid.x & 7u) + f32(c));
   }
