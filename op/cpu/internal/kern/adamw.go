@@ -5,7 +5,7 @@ package kern
 //	ĝ = g·clip;  m ← β1·m + (1−β1)·ĝ;  v ← β2·v + (1−β2)·ĝ²
 //	w ← w − lr·((m/bias1) / (√(v/bias2) + eps) + wd·w)
 //
-// and g is zeroed in the same pass.
+// and g is zeroed in the same pass. Subnormal moments become 0.
 type AdamW struct {
 	LR, Beta1, Beta2, Eps, WeightDecay float32
 	Clip                               float32 // factor on the gradient; 1 means none

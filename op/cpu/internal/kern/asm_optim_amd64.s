@@ -4,7 +4,7 @@
 
 // func adamwAVX2(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
 // Requires: AVX, FMA3
-TEXT ·adamwAVX2(SB), NOSPLIT, $0-48
+TEXT ·adamwAVX2(SB), NOSPLIT, $16-48
 	MOVQ         w+0(FP), AX
 	MOVQ         grad+8(FP), CX
 	MOVQ         m+16(FP), DX
@@ -20,6 +20,11 @@ TEXT ·adamwAVX2(SB), NOSPLIT, $0-48
 	VBROADCASTSS 24(DI), Y6
 	VBROADCASTSS 28(DI), Y7
 	VBROADCASTSS 32(DI), Y8
+	VSTMXCSR     (SP)
+	MOVL         (SP), DI
+	ORL          $0x00008040, DI
+	MOVL         DI, 8(SP)
+	VLDMXCSR     8(SP)
 	XORQ         DI, DI
 	MOVQ         SI, R8
 	SUBQ         $+16, R8
@@ -140,12 +145,13 @@ vectorEnd:
 	VMASKMOVPS   Y0, Y9, (CX)(DI*4)
 
 done:
+	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func adamwFiniteAVX2(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
 // Requires: AVX, FMA3
-TEXT ·adamwFiniteAVX2(SB), NOSPLIT, $0-48
+TEXT ·adamwFiniteAVX2(SB), NOSPLIT, $16-48
 	MOVQ         w+0(FP), AX
 	MOVQ         grad+8(FP), CX
 	MOVQ         m+16(FP), DX
@@ -161,6 +167,11 @@ TEXT ·adamwFiniteAVX2(SB), NOSPLIT, $0-48
 	VBROADCASTSS 24(DI), Y6
 	VBROADCASTSS 28(DI), Y7
 	VBROADCASTSS 32(DI), Y8
+	VSTMXCSR     (SP)
+	MOVL         (SP), DI
+	ORL          $0x00008040, DI
+	MOVL         DI, 8(SP)
+	VLDMXCSR     8(SP)
 	XORQ         DI, DI
 	MOVQ         SI, R8
 	SUBQ         $+16, R8
@@ -297,6 +308,7 @@ vectorEnd:
 	VMASKMOVPS   Y0, Y9, (CX)(DI*4)
 
 done:
+	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -522,7 +534,7 @@ loop:
 
 // func adamwAVX512(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·adamwAVX512(SB), NOSPLIT, $0-48
+TEXT ·adamwAVX512(SB), NOSPLIT, $16-48
 	MOVQ         w+0(FP), AX
 	MOVQ         grad+8(FP), CX
 	MOVQ         m+16(FP), DX
@@ -538,6 +550,11 @@ TEXT ·adamwAVX512(SB), NOSPLIT, $0-48
 	VBROADCASTSS 24(DI), Z6
 	VBROADCASTSS 28(DI), Z7
 	VBROADCASTSS 32(DI), Z8
+	VSTMXCSR     (SP)
+	MOVL         (SP), DI
+	ORL          $0x00008040, DI
+	MOVL         DI, 8(SP)
+	VLDMXCSR     8(SP)
 	XORQ         DI, DI
 	MOVQ         SI, R8
 	SUBQ         $+32, R8
@@ -656,12 +673,13 @@ vectorEnd:
 	VMOVUPS      Z16, K1, (CX)(DI*4)
 
 done:
+	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func adamwFiniteAVX512(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·adamwFiniteAVX512(SB), NOSPLIT, $0-48
+TEXT ·adamwFiniteAVX512(SB), NOSPLIT, $16-48
 	MOVQ         w+0(FP), AX
 	MOVQ         grad+8(FP), CX
 	MOVQ         m+16(FP), DX
@@ -677,6 +695,11 @@ TEXT ·adamwFiniteAVX512(SB), NOSPLIT, $0-48
 	VBROADCASTSS 24(DI), Z6
 	VBROADCASTSS 28(DI), Z7
 	VBROADCASTSS 32(DI), Z8
+	VSTMXCSR     (SP)
+	MOVL         (SP), DI
+	ORL          $0x00008040, DI
+	MOVL         DI, 8(SP)
+	VLDMXCSR     8(SP)
 	XORQ         DI, DI
 	MOVQ         SI, R8
 	SUBQ         $+32, R8
@@ -811,6 +834,7 @@ vectorEnd:
 	VMOVUPS      Z17, K1, (CX)(DI*4)
 
 done:
+	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 

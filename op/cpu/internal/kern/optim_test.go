@@ -52,6 +52,25 @@ func TestAdamWPropagates(t *testing.T) {
 	})
 }
 
+// TestAdamWFlushes: moments that decay below the normal numbers become 0, and numbers computed
+// afterwards may be subnormal again.
+func TestAdamWFlushes(t *testing.T) {
+	eachLevel(t, func(t *testing.T, k Kernels) {
+		for _, n := range []int{1, 8, 37} {
+			w, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+			for i := range w {
+				w[i], m[i], v[i] = 1, 1.2e-38, 1.2e-38
+			}
+			k.AdamW(w, g, m, v, adamwTest)
+			sameBits(t, "m", m, make([]float32, n))
+			sameBits(t, "v", v, make([]float32, n))
+			tiny := []float32{1e-30}
+			k.Scale(tiny, tiny, 1e-10)
+			within(t, "1e-30 times 1e-10", 0, float64(tiny[0]), 1e-40, 1e-45)
+		}
+	})
+}
+
 // state8 is a tensor with 8-bit moments.
 type state8 struct {
 	w, g   []float32

@@ -131,7 +131,16 @@ func (h *adamwArgs) update(w, g, m, v float32) (w1, m1, v1 float32) {
 	g *= h.clip
 	m1 = float32(h.beta1*m) + float32(h.omb1*g)
 	v1 = float32(h.beta2*v) + float32(h.omb2*float32(g*g))
+	m1, v1 = flush(m1), flush(v1)
 	denom := float32(math.Sqrt(float64(v1*h.invBias2))) + h.eps
 	w1 = (w - float32(h.decay*w)) - float32(h.step*(m1/denom))
 	return w1, m1, v1
+}
+
+// flush makes a subnormal number 0, as the assembly does.
+func flush(x float32) float32 {
+	if math.Float32bits(x)&0x7f800000 == 0 {
+		return 0
+	}
+	return x
 }

@@ -50,6 +50,7 @@ func emitAdamW(s *isa, name string, finite bool) {
 	s.fn(name, "func(w, grad, m, v *float32, n int, h *float32)", "updates n weights and moments and zeroes the gradient.")
 	w, g, m, v, n := s.arg("w"), s.arg("grad"), s.arg("m"), s.arg("v"), s.arg("n")
 	c := adamwConsts(s, s.arg("h"))
+	restore := flushSubnormals(s)
 	s.loop(n, 2, func(_ int, i G, off int, k mask) {
 		w1, m1, v1 := adamwStep(s, c, s.load(at(w, i, off), k), s.load(at(g, i, off), k),
 			s.load(at(m, i, off), k), s.load(at(v, i, off), k), finite)
@@ -58,7 +59,21 @@ func emitAdamW(s *isa, name string, finite bool) {
 		s.store(v1, at(v, i, off), k)
 		s.store(s.zero(), at(g, i, off), k)
 	})
+	restore()
 	s.end()
+}
+
+// flushSubnormals makes subnormal numbers 0 until the code it returns. The moments of a weight that
+// gets no gradient decay into that range, stay there, and cost a hundred times as much to handle.
+func flushSubnormals(s *isa) (restore func()) {
+	const flushToZero, zeroSubnormals = 1 << 15, 1 << 6
+	saved, ours, word := s.AllocLocal(8), s.AllocLocal(8), s.GP32()
+	s.VSTMXCSR(saved)
+	s.MOVL(saved, word)
+	s.ORL(operand.U32(flushToZero|zeroSubnormals), word)
+	s.MOVL(word, ours)
+	s.VLDMXCSR(ours)
+	return func() { s.VLDMXCSR(saved) }
 }
 
 // emitAdamW8Update: the first pass over a block of 8-bit moments. n is a multiple of the vector.
