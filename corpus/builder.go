@@ -92,7 +92,6 @@ func (b *builder) record(rec *record, r *result, tokens []byte) error {
 			b.journal.Duplicates++
 		}
 	}
-	doc.Open = !rec.last
 	if doc.Drop {
 		return nil
 	}

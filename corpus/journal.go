@@ -24,11 +24,10 @@ type journal struct {
 	Complete    bool         `json:"complete"` // everything is written; only the renaming is left
 }
 
-// docState says where in a document the writer is.
+// docState is what was decided about the document being written, which may come in pieces.
 type docState struct {
-	Open bool `json:"open"` // inside a document that comes in pieces
-	Drop bool `json:"drop"` // which is left out as a duplicate
-	Val  bool `json:"val"`  // which goes to the validation part
+	Drop bool `json:"drop"` // it is left out as a duplicate
+	Val  bool `json:"val"`  // it goes to the validation part
 }
 
 const journalVersion = 1
