@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func adamwAVX2(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·adamwAVX2(SB), NOSPLIT, $16-48
 	MOVQ         w+0(FP), AX
 	MOVQ         grad+8(FP), CX
@@ -32,9 +32,13 @@ TEXT ·adamwAVX2(SB), NOSPLIT, $16-48
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(DI*4)
 	VMOVUPS      (AX)(DI*4), Y9
+	PREFETCHT0   2048(CX)(DI*4)
 	VMOVUPS      (CX)(DI*4), Y10
+	PREFETCHT0   2048(DX)(DI*4)
 	VMOVUPS      (DX)(DI*4), Y11
+	PREFETCHT0   2048(BX)(DI*4)
 	VMOVUPS      (BX)(DI*4), Y12
 	VMULPS       Y10, Y4, Y10
 	VMULPS       Y11, Y0, Y11
@@ -87,9 +91,13 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(DI*4)
 	VMOVUPS      (AX)(DI*4), Y9
+	PREFETCHT0   2048(CX)(DI*4)
 	VMOVUPS      (CX)(DI*4), Y10
+	PREFETCHT0   2048(DX)(DI*4)
 	VMOVUPS      (DX)(DI*4), Y11
+	PREFETCHT0   2048(BX)(DI*4)
 	VMOVUPS      (BX)(DI*4), Y12
 	VMULPS       Y10, Y4, Y10
 	VMULPS       Y11, Y0, Y11
@@ -150,7 +158,7 @@ done:
 	RET
 
 // func adamwFiniteAVX2(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·adamwFiniteAVX2(SB), NOSPLIT, $16-48
 	MOVQ         w+0(FP), AX
 	MOVQ         grad+8(FP), CX
@@ -179,9 +187,13 @@ TEXT ·adamwFiniteAVX2(SB), NOSPLIT, $16-48
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(DI*4)
 	VMOVUPS      (AX)(DI*4), Y9
+	PREFETCHT0   2048(CX)(DI*4)
 	VMOVUPS      (CX)(DI*4), Y10
+	PREFETCHT0   2048(DX)(DI*4)
 	VMOVUPS      (DX)(DI*4), Y11
+	PREFETCHT0   2048(BX)(DI*4)
 	VMOVUPS      (BX)(DI*4), Y12
 	VSUBPS       Y10, Y10, Y13
 	VCMPPS       $0x07, Y13, Y13, Y13
@@ -242,9 +254,13 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(DI*4)
 	VMOVUPS      (AX)(DI*4), Y9
+	PREFETCHT0   2048(CX)(DI*4)
 	VMOVUPS      (CX)(DI*4), Y10
+	PREFETCHT0   2048(DX)(DI*4)
 	VMOVUPS      (DX)(DI*4), Y11
+	PREFETCHT0   2048(BX)(DI*4)
 	VMOVUPS      (BX)(DI*4), Y12
 	VSUBPS       Y10, Y10, Y13
 	VCMPPS       $0x07, Y13, Y13, Y13
@@ -313,7 +329,7 @@ done:
 	RET
 
 // func adamw8UpdateAVX2(w *float32, grad *float32, m8 *int8, v8 *uint8, n int, h *float32, mScale float32, vScale float32, m *float32, root *float32) (maxM float32, maxRoot float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
 TEXT ·adamw8UpdateAVX2(SB), NOSPLIT, $0-80
 	MOVQ   w+0(FP), AX
 	MOVQ   grad+8(FP), CX
@@ -345,7 +361,9 @@ loop:
 	VPMOVZXBD    (BX)(R10*1), Y13
 	VCVTDQ2PS    Y13, Y13
 	VMULPS       Y12, Y13, Y12
+	PREFETCHT0   2048(AX)(R10*4)
 	VMOVUPS      (AX)(R10*4), Y13
+	PREFETCHT0   2048(CX)(R10*4)
 	VMOVUPS      (CX)(R10*4), Y14
 	VMULPS       Y12, Y12, Y12
 	VMULPS       Y14, Y6, Y6
@@ -391,7 +409,7 @@ loop:
 	RET
 
 // func adamw8UpdateFiniteAVX2(w *float32, grad *float32, m8 *int8, v8 *uint8, n int, h *float32, mScale float32, vScale float32, m *float32, root *float32) (maxM float32, maxRoot float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
 TEXT ·adamw8UpdateFiniteAVX2(SB), NOSPLIT, $0-80
 	MOVQ   w+0(FP), AX
 	MOVQ   grad+8(FP), CX
@@ -423,7 +441,9 @@ loop:
 	VPMOVZXBD    (BX)(R10*1), Y13
 	VCVTDQ2PS    Y13, Y13
 	VMULPS       Y12, Y13, Y12
+	PREFETCHT0   2048(AX)(R10*4)
 	VMOVUPS      (AX)(R10*4), Y13
+	PREFETCHT0   2048(CX)(R10*4)
 	VMOVUPS      (CX)(R10*4), Y14
 	VMULPS       Y12, Y12, Y12
 	VSUBPS       Y14, Y14, Y15
@@ -473,7 +493,7 @@ loop:
 	RET
 
 // func adamw8StoreAVX2(w *float32, m *float32, root *float32, m8 *int8, v8 *uint8, n int, invM float32, invRoot float32)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·adamw8StoreAVX2(SB), NOSPLIT, $0-56
 	MOVQ         w+0(FP), AX
 	MOVQ         m+8(FP), CX
@@ -486,8 +506,11 @@ TEXT ·adamw8StoreAVX2(SB), NOSPLIT, $0-56
 	XORQ         R8, R8
 
 loop:
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Y2
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Y3
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Y4
 	VPMULLD      c85ebca6b<>+0(SB), Y2, Y5
 	VXORPS       Y4, Y5, Y4
@@ -533,7 +556,7 @@ loop:
 	RET
 
 // func adamwAVX512(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·adamwAVX512(SB), NOSPLIT, $16-48
 	MOVQ         w+0(FP), AX
 	MOVQ         grad+8(FP), CX
@@ -562,9 +585,13 @@ TEXT ·adamwAVX512(SB), NOSPLIT, $16-48
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(DI*4)
 	VMOVUPS      (AX)(DI*4), Z9
+	PREFETCHT0   2048(CX)(DI*4)
 	VMOVUPS      (CX)(DI*4), Z10
+	PREFETCHT0   2048(DX)(DI*4)
 	VMOVUPS      (DX)(DI*4), Z11
+	PREFETCHT0   2048(BX)(DI*4)
 	VMOVUPS      (BX)(DI*4), Z12
 	VMULPS       Z10, Z4, Z10
 	VMULPS       Z11, Z0, Z11
@@ -584,9 +611,13 @@ wide:
 	VMOVUPS      Z12, (BX)(DI*4)
 	VPXORD       Z13, Z13, Z13
 	VMOVUPS      Z13, (CX)(DI*4)
+	PREFETCHT0   2112(AX)(DI*4)
 	VMOVUPS      64(AX)(DI*4), Z9
+	PREFETCHT0   2112(CX)(DI*4)
 	VMOVUPS      64(CX)(DI*4), Z10
+	PREFETCHT0   2112(DX)(DI*4)
 	VMOVUPS      64(DX)(DI*4), Z11
+	PREFETCHT0   2112(BX)(DI*4)
 	VMOVUPS      64(BX)(DI*4), Z12
 	VMULPS       Z10, Z4, Z10
 	VMULPS       Z11, Z0, Z11
@@ -617,9 +648,13 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(DI*4)
 	VMOVUPS      (AX)(DI*4), Z9
+	PREFETCHT0   2048(CX)(DI*4)
 	VMOVUPS      (CX)(DI*4), Z10
+	PREFETCHT0   2048(DX)(DI*4)
 	VMOVUPS      (DX)(DI*4), Z11
+	PREFETCHT0   2048(BX)(DI*4)
 	VMOVUPS      (BX)(DI*4), Z12
 	VMULPS       Z10, Z4, Z10
 	VMULPS       Z11, Z0, Z11
@@ -678,7 +713,7 @@ done:
 	RET
 
 // func adamwFiniteAVX512(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·adamwFiniteAVX512(SB), NOSPLIT, $16-48
 	MOVQ         w+0(FP), AX
 	MOVQ         grad+8(FP), CX
@@ -707,9 +742,13 @@ TEXT ·adamwFiniteAVX512(SB), NOSPLIT, $16-48
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(DI*4)
 	VMOVUPS      (AX)(DI*4), Z9
+	PREFETCHT0   2048(CX)(DI*4)
 	VMOVUPS      (CX)(DI*4), Z10
+	PREFETCHT0   2048(DX)(DI*4)
 	VMOVUPS      (DX)(DI*4), Z11
+	PREFETCHT0   2048(BX)(DI*4)
 	VMOVUPS      (BX)(DI*4), Z12
 	VSUBPS       Z10, Z10, Z13
 	VCMPPS       $0x07, Z13, Z13, K1
@@ -733,9 +772,13 @@ wide:
 	VMOVUPS      Z12, (BX)(DI*4)
 	VPXORD       Z14, Z14, Z14
 	VMOVUPS      Z14, (CX)(DI*4)
+	PREFETCHT0   2112(AX)(DI*4)
 	VMOVUPS      64(AX)(DI*4), Z9
+	PREFETCHT0   2112(CX)(DI*4)
 	VMOVUPS      64(CX)(DI*4), Z10
+	PREFETCHT0   2112(DX)(DI*4)
 	VMOVUPS      64(DX)(DI*4), Z11
+	PREFETCHT0   2112(BX)(DI*4)
 	VMOVUPS      64(BX)(DI*4), Z12
 	VSUBPS       Z10, Z10, Z13
 	VCMPPS       $0x07, Z13, Z13, K1
@@ -770,9 +813,13 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(DI*4)
 	VMOVUPS      (AX)(DI*4), Z9
+	PREFETCHT0   2048(CX)(DI*4)
 	VMOVUPS      (CX)(DI*4), Z10
+	PREFETCHT0   2048(DX)(DI*4)
 	VMOVUPS      (DX)(DI*4), Z11
+	PREFETCHT0   2048(BX)(DI*4)
 	VMOVUPS      (BX)(DI*4), Z12
 	VSUBPS       Z10, Z10, Z13
 	VCMPPS       $0x07, Z13, Z13, K1
@@ -839,7 +886,7 @@ done:
 	RET
 
 // func adamw8UpdateAVX512(w *float32, grad *float32, m8 *int8, v8 *uint8, n int, h *float32, mScale float32, vScale float32, m *float32, root *float32) (maxM float32, maxRoot float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, SSE
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+, SSE
 TEXT ·adamw8UpdateAVX512(SB), NOSPLIT, $0-80
 	MOVQ   w+0(FP), AX
 	MOVQ   grad+8(FP), CX
@@ -871,7 +918,9 @@ loop:
 	VPMOVZXBD     (BX)(R10*1), Z14
 	VCVTDQ2PS     Z14, Z14
 	VMULPS        Z12, Z14, Z12
+	PREFETCHT0    2048(AX)(R10*4)
 	VMOVUPS       (AX)(R10*4), Z14
+	PREFETCHT0    2048(CX)(R10*4)
 	VMOVUPS       (CX)(R10*4), Z15
 	VMULPS        Z12, Z12, Z12
 	VMULPS        Z15, Z6, Z6
@@ -921,7 +970,7 @@ loop:
 	RET
 
 // func adamw8UpdateFiniteAVX512(w *float32, grad *float32, m8 *int8, v8 *uint8, n int, h *float32, mScale float32, vScale float32, m *float32, root *float32) (maxM float32, maxRoot float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, SSE
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+, SSE
 TEXT ·adamw8UpdateFiniteAVX512(SB), NOSPLIT, $0-80
 	MOVQ   w+0(FP), AX
 	MOVQ   grad+8(FP), CX
@@ -953,7 +1002,9 @@ loop:
 	VPMOVZXBD     (BX)(R10*1), Z14
 	VCVTDQ2PS     Z14, Z14
 	VMULPS        Z12, Z14, Z12
+	PREFETCHT0    2048(AX)(R10*4)
 	VMOVUPS       (AX)(R10*4), Z14
+	PREFETCHT0    2048(CX)(R10*4)
 	VMOVUPS       (CX)(R10*4), Z15
 	VMULPS        Z12, Z12, Z12
 	VSUBPS        Z15, Z15, Z16
@@ -1007,7 +1058,7 @@ loop:
 	RET
 
 // func adamw8StoreAVX512(w *float32, m *float32, root *float32, m8 *int8, v8 *uint8, n int, invM float32, invRoot float32)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·adamw8StoreAVX512(SB), NOSPLIT, $0-56
 	MOVQ         w+0(FP), AX
 	MOVQ         m+8(FP), CX
@@ -1020,8 +1071,11 @@ TEXT ·adamw8StoreAVX512(SB), NOSPLIT, $0-56
 	XORQ         R8, R8
 
 loop:
+	PREFETCHT0     2048(CX)(R8*4)
 	VMOVUPS        (CX)(R8*4), Z2
+	PREFETCHT0     2048(DX)(R8*4)
 	VMOVUPS        (DX)(R8*4), Z3
+	PREFETCHT0     2048(AX)(R8*4)
 	VMOVUPS        (AX)(R8*4), Z4
 	VPMULLD.BCST   c85ebca6b<>+0(SB), Z2, Z5
 	VXORPS         Z4, Z5, Z4

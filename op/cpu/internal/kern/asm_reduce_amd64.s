@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func dotAVX2(a *float32, b *float32, n int) float32
-// Requires: AVX, FMA3, SSE
+// Requires: AVX, FMA3, MMX+, SSE
 TEXT ·dotAVX2(SB), NOSPLIT, $0-28
 	MOVQ   a+0(FP), AX
 	MOVQ   b+8(FP), CX
@@ -19,13 +19,17 @@ TEXT ·dotAVX2(SB), NOSPLIT, $0-28
 	JG     wideEnd
 
 wide:
+	PREFETCHT0  2048(AX)(BX*4)
 	VMOVUPS     (AX)(BX*4), Y4
+	PREFETCHT0  2048(CX)(BX*4)
 	VMOVUPS     (CX)(BX*4), Y5
 	VFMADD231PS Y4, Y5, Y0
 	VMOVUPS     32(AX)(BX*4), Y4
 	VMOVUPS     32(CX)(BX*4), Y5
 	VFMADD231PS Y4, Y5, Y1
+	PREFETCHT0  2112(AX)(BX*4)
 	VMOVUPS     64(AX)(BX*4), Y4
+	PREFETCHT0  2112(CX)(BX*4)
 	VMOVUPS     64(CX)(BX*4), Y5
 	VFMADD231PS Y4, Y5, Y2
 	VMOVUPS     96(AX)(BX*4), Y4
@@ -42,7 +46,9 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0  2048(AX)(BX*4)
 	VMOVUPS     (AX)(BX*4), Y4
+	PREFETCHT0  2048(CX)(BX*4)
 	VMOVUPS     (CX)(BX*4), Y5
 	VFMADD231PS Y4, Y5, Y0
 	ADDQ        $+8, BX
@@ -76,7 +82,7 @@ done:
 	RET
 
 // func dot3AVX2(a *float32, b *float32, c *float32, n int) float32
-// Requires: AVX, FMA3, SSE
+// Requires: AVX, FMA3, MMX+, SSE
 TEXT ·dot3AVX2(SB), NOSPLIT, $0-36
 	MOVQ   a+0(FP), AX
 	MOVQ   b+8(FP), CX
@@ -93,9 +99,12 @@ TEXT ·dot3AVX2(SB), NOSPLIT, $0-36
 	JG     wideEnd
 
 wide:
+	PREFETCHT0  2048(AX)(SI*4)
 	VMOVUPS     (AX)(SI*4), Y4
+	PREFETCHT0  2048(CX)(SI*4)
 	VMOVUPS     (CX)(SI*4), Y5
 	VMULPS      Y4, Y5, Y4
+	PREFETCHT0  2048(DX)(SI*4)
 	VMOVUPS     (DX)(SI*4), Y5
 	VFMADD231PS Y4, Y5, Y0
 	VMOVUPS     32(AX)(SI*4), Y4
@@ -103,9 +112,12 @@ wide:
 	VMULPS      Y4, Y5, Y4
 	VMOVUPS     32(DX)(SI*4), Y5
 	VFMADD231PS Y4, Y5, Y1
+	PREFETCHT0  2112(AX)(SI*4)
 	VMOVUPS     64(AX)(SI*4), Y4
+	PREFETCHT0  2112(CX)(SI*4)
 	VMOVUPS     64(CX)(SI*4), Y5
 	VMULPS      Y4, Y5, Y4
+	PREFETCHT0  2112(DX)(SI*4)
 	VMOVUPS     64(DX)(SI*4), Y5
 	VFMADD231PS Y4, Y5, Y2
 	VMOVUPS     96(AX)(SI*4), Y4
@@ -124,9 +136,12 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0  2048(AX)(SI*4)
 	VMOVUPS     (AX)(SI*4), Y4
+	PREFETCHT0  2048(CX)(SI*4)
 	VMOVUPS     (CX)(SI*4), Y5
 	VMULPS      Y4, Y5, Y4
+	PREFETCHT0  2048(DX)(SI*4)
 	VMOVUPS     (DX)(SI*4), Y5
 	VFMADD231PS Y4, Y5, Y0
 	ADDQ        $+8, SI
@@ -162,7 +177,7 @@ done:
 	RET
 
 // func maxAVX2(x *float32, n int) float32
-// Requires: AVX, SSE
+// Requires: AVX, MMX+, SSE
 TEXT ·maxAVX2(SB), NOSPLIT, $0-20
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
@@ -177,17 +192,19 @@ TEXT ·maxAVX2(SB), NOSPLIT, $0-20
 	JG           wideEnd
 
 wide:
-	VMOVUPS (AX)(DX*4), Y4
-	VMAXPS  Y0, Y4, Y0
-	VMOVUPS 32(AX)(DX*4), Y4
-	VMAXPS  Y1, Y4, Y1
-	VMOVUPS 64(AX)(DX*4), Y4
-	VMAXPS  Y2, Y4, Y2
-	VMOVUPS 96(AX)(DX*4), Y4
-	VMAXPS  Y3, Y4, Y3
-	ADDQ    $+32, DX
-	CMPQ    DX, BX
-	JLE     wide
+	PREFETCHT0 2048(AX)(DX*4)
+	VMOVUPS    (AX)(DX*4), Y4
+	VMAXPS     Y0, Y4, Y0
+	VMOVUPS    32(AX)(DX*4), Y4
+	VMAXPS     Y1, Y4, Y1
+	PREFETCHT0 2112(AX)(DX*4)
+	VMOVUPS    64(AX)(DX*4), Y4
+	VMAXPS     Y2, Y4, Y2
+	VMOVUPS    96(AX)(DX*4), Y4
+	VMAXPS     Y3, Y4, Y3
+	ADDQ       $+32, DX
+	CMPQ       DX, BX
+	JLE        wide
 
 wideEnd:
 	MOVQ CX, BX
@@ -196,11 +213,12 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(DX*4), Y4
-	VMAXPS  Y0, Y4, Y0
-	ADDQ    $+8, DX
-	CMPQ    DX, BX
-	JLE     vector
+	PREFETCHT0 2048(AX)(DX*4)
+	VMOVUPS    (AX)(DX*4), Y4
+	VMAXPS     Y0, Y4, Y0
+	ADDQ       $+8, DX
+	CMPQ       DX, BX
+	JLE        vector
 
 vectorEnd:
 	SUBQ       DX, CX
@@ -229,7 +247,7 @@ done:
 	RET
 
 // func sumExpAVX2(dst *float32, x *float32, n int, factor float32, shift float32) float32
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
 TEXT ·sumExpAVX2(SB), NOSPLIT, $0-36
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
@@ -245,6 +263,7 @@ TEXT ·sumExpAVX2(SB), NOSPLIT, $0-36
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(CX)(BX*4)
 	VMOVUPS      (CX)(BX*4), Y4
 	VFMSUB213PS  Y1, Y0, Y4
 	VMULPS       c3fb8aa3b<>+0(SB), Y4, Y5
@@ -302,6 +321,7 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(CX)(BX*4)
 	VMOVUPS      (CX)(BX*4), Y4
 	VFMSUB213PS  Y1, Y0, Y4
 	VMULPS       c3fb8aa3b<>+0(SB), Y4, Y5
@@ -375,7 +395,7 @@ done:
 	RET
 
 // func sumExpSumAVX2(x *float32, n int, shift float32) (e float32, sum float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
 TEXT ·sumExpSumAVX2(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
@@ -391,6 +411,7 @@ TEXT ·sumExpSumAVX2(SB), NOSPLIT, $0-32
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(DX*4)
 	VMOVUPS      (AX)(DX*4), Y5
 	VADDPS       Y5, Y3, Y3
 	VSUBPS       Y0, Y5, Y5
@@ -448,6 +469,7 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(DX*4)
 	VMOVUPS      (AX)(DX*4), Y5
 	VADDPS       Y5, Y3, Y3
 	VSUBPS       Y0, Y5, Y5
@@ -529,7 +551,7 @@ done:
 	RET
 
 // func sumAVX2(x *float32, n int) float64
-// Requires: AVX, SSE2
+// Requires: AVX, MMX+, SSE2
 TEXT ·sumAVX2(SB), NOSPLIT, $0-24
 	MOVQ   x+0(FP), AX
 	MOVQ   n+8(FP), CX
@@ -544,6 +566,7 @@ TEXT ·sumAVX2(SB), NOSPLIT, $0-24
 	JG     wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(DX*4)
 	VMOVUPS      (AX)(DX*4), Y4
 	VEXTRACTF128 $0x01, Y4, X5
 	VCVTPS2PD    X4, Y4
@@ -567,6 +590,7 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(DX*4)
 	VMOVUPS      (AX)(DX*4), Y4
 	VEXTRACTF128 $0x01, Y4, X5
 	VCVTPS2PD    X4, Y4
@@ -605,7 +629,7 @@ done:
 	RET
 
 // func sumSqAVX2(x *float32, n int) (sum float64, finite int)
-// Requires: AVX, FMA3, POPCNT, SSE2
+// Requires: AVX, FMA3, MMX+, POPCNT, SSE2
 TEXT ·sumSqAVX2(SB), NOSPLIT, $0-32
 	MOVQ   x+0(FP), AX
 	MOVQ   n+8(FP), CX
@@ -621,6 +645,7 @@ TEXT ·sumSqAVX2(SB), NOSPLIT, $0-32
 	JG     wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(BX*4)
 	VMOVUPS      (AX)(BX*4), Y4
 	VSUBPS       Y4, Y4, Y5
 	VCMPPS       $0x07, Y5, Y5, Y5
@@ -656,6 +681,7 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(BX*4)
 	VMOVUPS      (AX)(BX*4), Y4
 	VSUBPS       Y4, Y4, Y5
 	VCMPPS       $0x07, Y5, Y5, Y5
@@ -707,7 +733,7 @@ done:
 	RET
 
 // func dotAVX512(a *float32, b *float32, n int) float32
-// Requires: AVX, AVX512F, AVX512VL, BMI2, SSE
+// Requires: AVX, AVX512F, AVX512VL, BMI2, MMX+, SSE
 TEXT ·dotAVX512(SB), NOSPLIT, $0-28
 	MOVQ   a+0(FP), AX
 	MOVQ   b+8(FP), CX
@@ -723,16 +749,24 @@ TEXT ·dotAVX512(SB), NOSPLIT, $0-28
 	JG     wideEnd
 
 wide:
+	PREFETCHT0  2048(AX)(BX*4)
 	VMOVUPS     (AX)(BX*4), Z4
+	PREFETCHT0  2048(CX)(BX*4)
 	VMOVUPS     (CX)(BX*4), Z5
 	VFMADD231PS Z4, Z5, Z0
+	PREFETCHT0  2112(AX)(BX*4)
 	VMOVUPS     64(AX)(BX*4), Z4
+	PREFETCHT0  2112(CX)(BX*4)
 	VMOVUPS     64(CX)(BX*4), Z5
 	VFMADD231PS Z4, Z5, Z1
+	PREFETCHT0  2176(AX)(BX*4)
 	VMOVUPS     128(AX)(BX*4), Z4
+	PREFETCHT0  2176(CX)(BX*4)
 	VMOVUPS     128(CX)(BX*4), Z5
 	VFMADD231PS Z4, Z5, Z2
+	PREFETCHT0  2240(AX)(BX*4)
 	VMOVUPS     192(AX)(BX*4), Z4
+	PREFETCHT0  2240(CX)(BX*4)
 	VMOVUPS     192(CX)(BX*4), Z5
 	VFMADD231PS Z4, Z5, Z3
 	ADDQ        $+64, BX
@@ -746,7 +780,9 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0  2048(AX)(BX*4)
 	VMOVUPS     (AX)(BX*4), Z4
+	PREFETCHT0  2048(CX)(BX*4)
 	VMOVUPS     (CX)(BX*4), Z5
 	VFMADD231PS Z4, Z5, Z0
 	ADDQ        $+16, BX
@@ -780,7 +816,7 @@ done:
 	RET
 
 // func dot3AVX512(a *float32, b *float32, c *float32, n int) float32
-// Requires: AVX, AVX512F, AVX512VL, BMI2, SSE
+// Requires: AVX, AVX512F, AVX512VL, BMI2, MMX+, SSE
 TEXT ·dot3AVX512(SB), NOSPLIT, $0-36
 	MOVQ   a+0(FP), AX
 	MOVQ   b+8(FP), CX
@@ -797,24 +833,36 @@ TEXT ·dot3AVX512(SB), NOSPLIT, $0-36
 	JG     wideEnd
 
 wide:
+	PREFETCHT0  2048(AX)(SI*4)
 	VMOVUPS     (AX)(SI*4), Z4
+	PREFETCHT0  2048(CX)(SI*4)
 	VMOVUPS     (CX)(SI*4), Z5
 	VMULPS      Z4, Z5, Z4
+	PREFETCHT0  2048(DX)(SI*4)
 	VMOVUPS     (DX)(SI*4), Z5
 	VFMADD231PS Z4, Z5, Z0
+	PREFETCHT0  2112(AX)(SI*4)
 	VMOVUPS     64(AX)(SI*4), Z4
+	PREFETCHT0  2112(CX)(SI*4)
 	VMOVUPS     64(CX)(SI*4), Z5
 	VMULPS      Z4, Z5, Z4
+	PREFETCHT0  2112(DX)(SI*4)
 	VMOVUPS     64(DX)(SI*4), Z5
 	VFMADD231PS Z4, Z5, Z1
+	PREFETCHT0  2176(AX)(SI*4)
 	VMOVUPS     128(AX)(SI*4), Z4
+	PREFETCHT0  2176(CX)(SI*4)
 	VMOVUPS     128(CX)(SI*4), Z5
 	VMULPS      Z4, Z5, Z4
+	PREFETCHT0  2176(DX)(SI*4)
 	VMOVUPS     128(DX)(SI*4), Z5
 	VFMADD231PS Z4, Z5, Z2
+	PREFETCHT0  2240(AX)(SI*4)
 	VMOVUPS     192(AX)(SI*4), Z4
+	PREFETCHT0  2240(CX)(SI*4)
 	VMOVUPS     192(CX)(SI*4), Z5
 	VMULPS      Z4, Z5, Z4
+	PREFETCHT0  2240(DX)(SI*4)
 	VMOVUPS     192(DX)(SI*4), Z5
 	VFMADD231PS Z4, Z5, Z3
 	ADDQ        $+64, SI
@@ -828,9 +876,12 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0  2048(AX)(SI*4)
 	VMOVUPS     (AX)(SI*4), Z4
+	PREFETCHT0  2048(CX)(SI*4)
 	VMOVUPS     (CX)(SI*4), Z5
 	VMULPS      Z4, Z5, Z4
+	PREFETCHT0  2048(DX)(SI*4)
 	VMOVUPS     (DX)(SI*4), Z5
 	VFMADD231PS Z4, Z5, Z0
 	ADDQ        $+16, SI
@@ -866,7 +917,7 @@ done:
 	RET
 
 // func maxAVX512(x *float32, n int) float32
-// Requires: AVX, AVX512F, AVX512VL, BMI2, SSE
+// Requires: AVX, AVX512F, AVX512VL, BMI2, MMX+, SSE
 TEXT ·maxAVX512(SB), NOSPLIT, $0-20
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
@@ -881,17 +932,21 @@ TEXT ·maxAVX512(SB), NOSPLIT, $0-20
 	JG           wideEnd
 
 wide:
-	VMOVUPS (AX)(DX*4), Z4
-	VMAXPS  Z0, Z4, Z0
-	VMOVUPS 64(AX)(DX*4), Z4
-	VMAXPS  Z1, Z4, Z1
-	VMOVUPS 128(AX)(DX*4), Z4
-	VMAXPS  Z2, Z4, Z2
-	VMOVUPS 192(AX)(DX*4), Z4
-	VMAXPS  Z3, Z4, Z3
-	ADDQ    $+64, DX
-	CMPQ    DX, BX
-	JLE     wide
+	PREFETCHT0 2048(AX)(DX*4)
+	VMOVUPS    (AX)(DX*4), Z4
+	VMAXPS     Z0, Z4, Z0
+	PREFETCHT0 2112(AX)(DX*4)
+	VMOVUPS    64(AX)(DX*4), Z4
+	VMAXPS     Z1, Z4, Z1
+	PREFETCHT0 2176(AX)(DX*4)
+	VMOVUPS    128(AX)(DX*4), Z4
+	VMAXPS     Z2, Z4, Z2
+	PREFETCHT0 2240(AX)(DX*4)
+	VMOVUPS    192(AX)(DX*4), Z4
+	VMAXPS     Z3, Z4, Z3
+	ADDQ       $+64, DX
+	CMPQ       DX, BX
+	JLE        wide
 
 wideEnd:
 	MOVQ CX, BX
@@ -900,11 +955,12 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(DX*4), Z4
-	VMAXPS  Z0, Z4, Z0
-	ADDQ    $+16, DX
-	CMPQ    DX, BX
-	JLE     vector
+	PREFETCHT0 2048(AX)(DX*4)
+	VMOVUPS    (AX)(DX*4), Z4
+	VMAXPS     Z0, Z4, Z0
+	ADDQ       $+16, DX
+	CMPQ       DX, BX
+	JLE        vector
 
 vectorEnd:
 	SUBQ      DX, CX
@@ -932,7 +988,7 @@ done:
 	RET
 
 // func sumExpAVX512(dst *float32, x *float32, n int, factor float32, shift float32) float32
-// Requires: AVX, AVX512F, AVX512VL, BMI2, SSE
+// Requires: AVX, AVX512F, AVX512VL, BMI2, MMX+, SSE
 TEXT ·sumExpAVX512(SB), NOSPLIT, $0-36
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
@@ -948,6 +1004,7 @@ TEXT ·sumExpAVX512(SB), NOSPLIT, $0-36
 	JG           wideEnd
 
 wide:
+	PREFETCHT0        2048(CX)(BX*4)
 	VMOVUPS           (CX)(BX*4), Z4
 	VFMSUB213PS       Z1, Z0, Z4
 	VMULPS.BCST       c3fb8aa3b<>+0(SB), Z4, Z5
@@ -968,6 +1025,7 @@ wide:
 	VBROADCASTSS      c7f800000<>+0(SB), K2, Z4
 	VMOVUPS           Z4, (AX)(BX*4)
 	VADDPS            Z4, Z2, Z2
+	PREFETCHT0        2112(CX)(BX*4)
 	VMOVUPS           64(CX)(BX*4), Z4
 	VFMSUB213PS       Z1, Z0, Z4
 	VMULPS.BCST       c3fb8aa3b<>+0(SB), Z4, Z5
@@ -999,6 +1057,7 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0        2048(CX)(BX*4)
 	VMOVUPS           (CX)(BX*4), Z4
 	VFMSUB213PS       Z1, Z0, Z4
 	VMULPS.BCST       c3fb8aa3b<>+0(SB), Z4, Z5
@@ -1066,7 +1125,7 @@ done:
 	RET
 
 // func sumExpSumAVX512(x *float32, n int, shift float32) (e float32, sum float32)
-// Requires: AVX, AVX512F, AVX512VL, BMI2, SSE
+// Requires: AVX, AVX512F, AVX512VL, BMI2, MMX+, SSE
 TEXT ·sumExpSumAVX512(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
@@ -1082,6 +1141,7 @@ TEXT ·sumExpSumAVX512(SB), NOSPLIT, $0-32
 	JG           wideEnd
 
 wide:
+	PREFETCHT0        2048(AX)(DX*4)
 	VMOVUPS           (AX)(DX*4), Z5
 	VADDPS            Z5, Z3, Z3
 	VSUBPS            Z0, Z5, Z5
@@ -1102,6 +1162,7 @@ wide:
 	VSCALEFPS.Z       Z6, Z8, K1, Z5
 	VBROADCASTSS      c7f800000<>+0(SB), K2, Z5
 	VADDPS            Z5, Z1, Z1
+	PREFETCHT0        2112(AX)(DX*4)
 	VMOVUPS           64(AX)(DX*4), Z5
 	VADDPS            Z5, Z4, Z4
 	VSUBPS            Z0, Z5, Z5
@@ -1133,6 +1194,7 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0        2048(AX)(DX*4)
 	VMOVUPS           (AX)(DX*4), Z5
 	VADDPS            Z5, Z3, Z3
 	VSUBPS            Z0, Z5, Z5
@@ -1210,7 +1272,7 @@ done:
 	RET
 
 // func sumAVX512(x *float32, n int) float64
-// Requires: AVX, AVX512F, AVX512VL, BMI2, SSE2
+// Requires: AVX, AVX512F, AVX512VL, BMI2, MMX+, SSE2
 TEXT ·sumAVX512(SB), NOSPLIT, $0-24
 	MOVQ   x+0(FP), AX
 	MOVQ   n+8(FP), CX
@@ -1225,12 +1287,14 @@ TEXT ·sumAVX512(SB), NOSPLIT, $0-24
 	JG     wideEnd
 
 wide:
+	PREFETCHT0    2048(AX)(DX*4)
 	VMOVUPS       (AX)(DX*4), Z4
 	VEXTRACTF64X4 $0x01, Z4, Y5
 	VCVTPS2PD     Y4, Z4
 	VCVTPS2PD     Y5, Z5
 	VADDPD        Z4, Z0, Z0
 	VADDPD        Z5, Z1, Z1
+	PREFETCHT0    2112(AX)(DX*4)
 	VMOVUPS       64(AX)(DX*4), Z4
 	VEXTRACTF64X4 $0x01, Z4, Y5
 	VCVTPS2PD     Y4, Z4
@@ -1248,6 +1312,7 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0    2048(AX)(DX*4)
 	VMOVUPS       (AX)(DX*4), Z4
 	VEXTRACTF64X4 $0x01, Z4, Y5
 	VCVTPS2PD     Y4, Z4
@@ -1286,7 +1351,7 @@ done:
 	RET
 
 // func sumSqAVX512(x *float32, n int) (sum float64, finite int)
-// Requires: AVX, AVX512F, AVX512VL, BMI2, POPCNT, SSE2
+// Requires: AVX, AVX512F, AVX512VL, BMI2, MMX+, POPCNT, SSE2
 TEXT ·sumSqAVX512(SB), NOSPLIT, $0-32
 	MOVQ   x+0(FP), AX
 	MOVQ   n+8(FP), CX
@@ -1302,6 +1367,7 @@ TEXT ·sumSqAVX512(SB), NOSPLIT, $0-32
 	JG     wideEnd
 
 wide:
+	PREFETCHT0    2048(AX)(BX*4)
 	VMOVUPS       (AX)(BX*4), Z4
 	VSUBPS        Z4, Z4, Z5
 	VCMPPS        $0x07, Z5, Z5, K1
@@ -1314,6 +1380,7 @@ wide:
 	VCVTPS2PD     Y5, Z5
 	VFMADD231PD   Z4, Z4, Z0
 	VFMADD231PD   Z5, Z5, Z1
+	PREFETCHT0    2112(AX)(BX*4)
 	VMOVUPS       64(AX)(BX*4), Z4
 	VSUBPS        Z4, Z4, Z5
 	VCMPPS        $0x07, Z5, Z5, K1
@@ -1337,6 +1404,7 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0    2048(AX)(BX*4)
 	VMOVUPS       (AX)(BX*4), Z4
 	VSUBPS        Z4, Z4, Z5
 	VCMPPS        $0x07, Z5, Z5, K1

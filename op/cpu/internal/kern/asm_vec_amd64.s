@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func scaleAVX2(dst *float32, x *float32, n int, a float32)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
 	MOVQ         x+8(FP), AX
 	MOVQ         dst+0(FP), CX
@@ -16,21 +16,23 @@ TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
 	JG           wideEnd
 
 wide:
-	VMOVUPS (AX)(BX*4), Y1
-	VMULPS  Y1, Y0, Y1
-	VMOVUPS Y1, (CX)(BX*4)
-	VMOVUPS 32(AX)(BX*4), Y1
-	VMULPS  Y1, Y0, Y1
-	VMOVUPS Y1, 32(CX)(BX*4)
-	VMOVUPS 64(AX)(BX*4), Y1
-	VMULPS  Y1, Y0, Y1
-	VMOVUPS Y1, 64(CX)(BX*4)
-	VMOVUPS 96(AX)(BX*4), Y1
-	VMULPS  Y1, Y0, Y1
-	VMOVUPS Y1, 96(CX)(BX*4)
-	ADDQ    $+32, BX
-	CMPQ    BX, SI
-	JLE     wide
+	PREFETCHT0 2048(AX)(BX*4)
+	VMOVUPS    (AX)(BX*4), Y1
+	VMULPS     Y1, Y0, Y1
+	VMOVUPS    Y1, (CX)(BX*4)
+	VMOVUPS    32(AX)(BX*4), Y1
+	VMULPS     Y1, Y0, Y1
+	VMOVUPS    Y1, 32(CX)(BX*4)
+	PREFETCHT0 2112(AX)(BX*4)
+	VMOVUPS    64(AX)(BX*4), Y1
+	VMULPS     Y1, Y0, Y1
+	VMOVUPS    Y1, 64(CX)(BX*4)
+	VMOVUPS    96(AX)(BX*4), Y1
+	VMULPS     Y1, Y0, Y1
+	VMOVUPS    Y1, 96(CX)(BX*4)
+	ADDQ       $+32, BX
+	CMPQ       BX, SI
+	JLE        wide
 
 wideEnd:
 	MOVQ DX, SI
@@ -39,12 +41,13 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(BX*4), Y1
-	VMULPS  Y1, Y0, Y1
-	VMOVUPS Y1, (CX)(BX*4)
-	ADDQ    $+8, BX
-	CMPQ    BX, SI
-	JLE     vector
+	PREFETCHT0 2048(AX)(BX*4)
+	VMOVUPS    (AX)(BX*4), Y1
+	VMULPS     Y1, Y0, Y1
+	VMOVUPS    Y1, (CX)(BX*4)
+	ADDQ       $+8, BX
+	CMPQ       BX, SI
+	JLE        vector
 
 vectorEnd:
 	SUBQ       BX, DX
@@ -63,7 +66,7 @@ done:
 	RET
 
 // func axpyAVX2(y *float32, x *float32, n int, a float32)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·axpyAVX2(SB), NOSPLIT, $0-28
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
@@ -76,7 +79,9 @@ TEXT ·axpyAVX2(SB), NOSPLIT, $0-28
 	JG           wideEnd
 
 wide:
+	PREFETCHT0  2048(AX)(BX*4)
 	VMOVUPS     (AX)(BX*4), Y1
+	PREFETCHT0  2048(CX)(BX*4)
 	VMOVUPS     (CX)(BX*4), Y2
 	VFMADD231PS Y2, Y0, Y1
 	VMOVUPS     Y1, (AX)(BX*4)
@@ -84,7 +89,9 @@ wide:
 	VMOVUPS     32(CX)(BX*4), Y2
 	VFMADD231PS Y2, Y0, Y1
 	VMOVUPS     Y1, 32(AX)(BX*4)
+	PREFETCHT0  2112(AX)(BX*4)
 	VMOVUPS     64(AX)(BX*4), Y1
+	PREFETCHT0  2112(CX)(BX*4)
 	VMOVUPS     64(CX)(BX*4), Y2
 	VFMADD231PS Y2, Y0, Y1
 	VMOVUPS     Y1, 64(AX)(BX*4)
@@ -103,7 +110,9 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0  2048(AX)(BX*4)
 	VMOVUPS     (AX)(BX*4), Y1
+	PREFETCHT0  2048(CX)(BX*4)
 	VMOVUPS     (CX)(BX*4), Y2
 	VFMADD231PS Y2, Y0, Y1
 	VMOVUPS     Y1, (AX)(BX*4)
@@ -129,7 +138,7 @@ done:
 	RET
 
 // func addAVX2(dst *float32, a *float32, b *float32, n int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·addAVX2(SB), NOSPLIT, $0-32
 	MOVQ a+8(FP), AX
 	MOVQ b+16(FP), CX
@@ -142,25 +151,29 @@ TEXT ·addAVX2(SB), NOSPLIT, $0-32
 	JG   wideEnd
 
 wide:
-	VMOVUPS (AX)(SI*4), Y0
-	VMOVUPS (CX)(SI*4), Y1
-	VADDPS  Y0, Y1, Y0
-	VMOVUPS Y0, (DX)(SI*4)
-	VMOVUPS 32(AX)(SI*4), Y0
-	VMOVUPS 32(CX)(SI*4), Y1
-	VADDPS  Y0, Y1, Y0
-	VMOVUPS Y0, 32(DX)(SI*4)
-	VMOVUPS 64(AX)(SI*4), Y0
-	VMOVUPS 64(CX)(SI*4), Y1
-	VADDPS  Y0, Y1, Y0
-	VMOVUPS Y0, 64(DX)(SI*4)
-	VMOVUPS 96(AX)(SI*4), Y0
-	VMOVUPS 96(CX)(SI*4), Y1
-	VADDPS  Y0, Y1, Y0
-	VMOVUPS Y0, 96(DX)(SI*4)
-	ADDQ    $+32, SI
-	CMPQ    SI, DI
-	JLE     wide
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Y0
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Y1
+	VADDPS     Y0, Y1, Y0
+	VMOVUPS    Y0, (DX)(SI*4)
+	VMOVUPS    32(AX)(SI*4), Y0
+	VMOVUPS    32(CX)(SI*4), Y1
+	VADDPS     Y0, Y1, Y0
+	VMOVUPS    Y0, 32(DX)(SI*4)
+	PREFETCHT0 2112(AX)(SI*4)
+	VMOVUPS    64(AX)(SI*4), Y0
+	PREFETCHT0 2112(CX)(SI*4)
+	VMOVUPS    64(CX)(SI*4), Y1
+	VADDPS     Y0, Y1, Y0
+	VMOVUPS    Y0, 64(DX)(SI*4)
+	VMOVUPS    96(AX)(SI*4), Y0
+	VMOVUPS    96(CX)(SI*4), Y1
+	VADDPS     Y0, Y1, Y0
+	VMOVUPS    Y0, 96(DX)(SI*4)
+	ADDQ       $+32, SI
+	CMPQ       SI, DI
+	JLE        wide
 
 wideEnd:
 	MOVQ BX, DI
@@ -169,13 +182,15 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(SI*4), Y0
-	VMOVUPS (CX)(SI*4), Y1
-	VADDPS  Y0, Y1, Y0
-	VMOVUPS Y0, (DX)(SI*4)
-	ADDQ    $+8, SI
-	CMPQ    SI, DI
-	JLE     vector
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Y0
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Y1
+	VADDPS     Y0, Y1, Y0
+	VMOVUPS    Y0, (DX)(SI*4)
+	ADDQ       $+8, SI
+	CMPQ       SI, DI
+	JLE        vector
 
 vectorEnd:
 	SUBQ       SI, BX
@@ -195,7 +210,7 @@ done:
 	RET
 
 // func mulAVX2(dst *float32, a *float32, b *float32, n int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·mulAVX2(SB), NOSPLIT, $0-32
 	MOVQ a+8(FP), AX
 	MOVQ b+16(FP), CX
@@ -208,25 +223,29 @@ TEXT ·mulAVX2(SB), NOSPLIT, $0-32
 	JG   wideEnd
 
 wide:
-	VMOVUPS (AX)(SI*4), Y0
-	VMOVUPS (CX)(SI*4), Y1
-	VMULPS  Y0, Y1, Y0
-	VMOVUPS Y0, (DX)(SI*4)
-	VMOVUPS 32(AX)(SI*4), Y0
-	VMOVUPS 32(CX)(SI*4), Y1
-	VMULPS  Y0, Y1, Y0
-	VMOVUPS Y0, 32(DX)(SI*4)
-	VMOVUPS 64(AX)(SI*4), Y0
-	VMOVUPS 64(CX)(SI*4), Y1
-	VMULPS  Y0, Y1, Y0
-	VMOVUPS Y0, 64(DX)(SI*4)
-	VMOVUPS 96(AX)(SI*4), Y0
-	VMOVUPS 96(CX)(SI*4), Y1
-	VMULPS  Y0, Y1, Y0
-	VMOVUPS Y0, 96(DX)(SI*4)
-	ADDQ    $+32, SI
-	CMPQ    SI, DI
-	JLE     wide
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Y0
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Y1
+	VMULPS     Y0, Y1, Y0
+	VMOVUPS    Y0, (DX)(SI*4)
+	VMOVUPS    32(AX)(SI*4), Y0
+	VMOVUPS    32(CX)(SI*4), Y1
+	VMULPS     Y0, Y1, Y0
+	VMOVUPS    Y0, 32(DX)(SI*4)
+	PREFETCHT0 2112(AX)(SI*4)
+	VMOVUPS    64(AX)(SI*4), Y0
+	PREFETCHT0 2112(CX)(SI*4)
+	VMOVUPS    64(CX)(SI*4), Y1
+	VMULPS     Y0, Y1, Y0
+	VMOVUPS    Y0, 64(DX)(SI*4)
+	VMOVUPS    96(AX)(SI*4), Y0
+	VMOVUPS    96(CX)(SI*4), Y1
+	VMULPS     Y0, Y1, Y0
+	VMOVUPS    Y0, 96(DX)(SI*4)
+	ADDQ       $+32, SI
+	CMPQ       SI, DI
+	JLE        wide
 
 wideEnd:
 	MOVQ BX, DI
@@ -235,13 +254,15 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(SI*4), Y0
-	VMOVUPS (CX)(SI*4), Y1
-	VMULPS  Y0, Y1, Y0
-	VMOVUPS Y0, (DX)(SI*4)
-	ADDQ    $+8, SI
-	CMPQ    SI, DI
-	JLE     vector
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Y0
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Y1
+	VMULPS     Y0, Y1, Y0
+	VMOVUPS    Y0, (DX)(SI*4)
+	ADDQ       $+8, SI
+	CMPQ       SI, DI
+	JLE        vector
 
 vectorEnd:
 	SUBQ       SI, BX
@@ -261,7 +282,7 @@ done:
 	RET
 
 // func softmaxGradAVX2(ds *float32, p *float32, dp *float32, n int, delta float32, a float32)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·softmaxGradAVX2(SB), NOSPLIT, $0-40
 	MOVQ         p+8(FP), AX
 	MOVQ         dp+16(FP), CX
@@ -276,21 +297,23 @@ TEXT ·softmaxGradAVX2(SB), NOSPLIT, $0-40
 	JG           wideEnd
 
 wide:
-	VMOVUPS (AX)(SI*4), Y2
-	VMOVUPS (CX)(SI*4), Y3
-	VSUBPS  Y0, Y3, Y3
-	VMULPS  Y2, Y3, Y2
-	VMULPS  Y1, Y2, Y2
-	VMOVUPS Y2, (DX)(SI*4)
-	VMOVUPS 32(AX)(SI*4), Y2
-	VMOVUPS 32(CX)(SI*4), Y3
-	VSUBPS  Y0, Y3, Y3
-	VMULPS  Y2, Y3, Y2
-	VMULPS  Y1, Y2, Y2
-	VMOVUPS Y2, 32(DX)(SI*4)
-	ADDQ    $+16, SI
-	CMPQ    SI, DI
-	JLE     wide
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Y2
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Y3
+	VSUBPS     Y0, Y3, Y3
+	VMULPS     Y2, Y3, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVUPS    Y2, (DX)(SI*4)
+	VMOVUPS    32(AX)(SI*4), Y2
+	VMOVUPS    32(CX)(SI*4), Y3
+	VSUBPS     Y0, Y3, Y3
+	VMULPS     Y2, Y3, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVUPS    Y2, 32(DX)(SI*4)
+	ADDQ       $+16, SI
+	CMPQ       SI, DI
+	JLE        wide
 
 wideEnd:
 	MOVQ BX, DI
@@ -299,15 +322,17 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(SI*4), Y2
-	VMOVUPS (CX)(SI*4), Y3
-	VSUBPS  Y0, Y3, Y3
-	VMULPS  Y2, Y3, Y2
-	VMULPS  Y1, Y2, Y2
-	VMOVUPS Y2, (DX)(SI*4)
-	ADDQ    $+8, SI
-	CMPQ    SI, DI
-	JLE     vector
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Y2
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Y3
+	VSUBPS     Y0, Y3, Y3
+	VMULPS     Y2, Y3, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVUPS    Y2, (DX)(SI*4)
+	ADDQ       $+8, SI
+	CMPQ       SI, DI
+	JLE        vector
 
 vectorEnd:
 	SUBQ       SI, BX
@@ -329,7 +354,7 @@ done:
 	RET
 
 // func expAffineAVX2(dst *float32, x *float32, n int, shift float32, factor float32, term float32)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·expAffineAVX2(SB), NOSPLIT, $0-36
 	MOVQ         x+8(FP), AX
 	MOVQ         dst+0(FP), CX
@@ -344,6 +369,7 @@ TEXT ·expAffineAVX2(SB), NOSPLIT, $0-36
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(BX*4)
 	VMOVUPS      (AX)(BX*4), Y3
 	VMOVAPS      Y2, Y4
 	VSUBPS       Y0, Y3, Y3
@@ -403,6 +429,7 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(BX*4)
 	VMOVUPS      (AX)(BX*4), Y3
 	VMOVAPS      Y2, Y4
 	VSUBPS       Y0, Y3, Y3
@@ -469,7 +496,7 @@ done:
 	RET
 
 // func siluMulAVX2(out *float32, gate *float32, u *float32, n int)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·siluMulAVX2(SB), NOSPLIT, $0-32
 	MOVQ gate+8(FP), AX
 	MOVQ u+16(FP), CX
@@ -482,7 +509,9 @@ TEXT ·siluMulAVX2(SB), NOSPLIT, $0-32
 	JG   wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(SI*4)
 	VMOVUPS      (AX)(SI*4), Y0
+	PREFETCHT0   2048(CX)(SI*4)
 	VMOVUPS      (CX)(SI*4), Y1
 	VXORPS       c80000000<>+0(SB), Y0, Y2
 	VMULPS       c3fb8aa3b<>+0(SB), Y2, Y3
@@ -549,7 +578,9 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(SI*4)
 	VMOVUPS      (AX)(SI*4), Y0
+	PREFETCHT0   2048(CX)(SI*4)
 	VMOVUPS      (CX)(SI*4), Y1
 	VXORPS       c80000000<>+0(SB), Y0, Y2
 	VMULPS       c3fb8aa3b<>+0(SB), Y2, Y3
@@ -623,7 +654,7 @@ done:
 	RET
 
 // func siluMulBackwardAVX2(dgate *float32, du *float32, dout *float32, gate *float32, u *float32, n int)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·siluMulBackwardAVX2(SB), NOSPLIT, $0-48
 	MOVQ dout+16(FP), AX
 	MOVQ gate+24(FP), CX
@@ -638,8 +669,11 @@ TEXT ·siluMulBackwardAVX2(SB), NOSPLIT, $0-48
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Y0
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Y1
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Y2
 	VXORPS       c80000000<>+0(SB), Y1, Y3
 	VMULPS       c3fb8aa3b<>+0(SB), Y3, Y4
@@ -728,7 +762,7 @@ done:
 	RET
 
 // func geluMulAVX2(out *float32, gate *float32, u *float32, n int)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·geluMulAVX2(SB), NOSPLIT, $0-32
 	MOVQ gate+8(FP), AX
 	MOVQ u+16(FP), CX
@@ -741,7 +775,9 @@ TEXT ·geluMulAVX2(SB), NOSPLIT, $0-32
 	JG   wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(SI*4)
 	VMOVUPS      (AX)(SI*4), Y0
+	PREFETCHT0   2048(CX)(SI*4)
 	VMOVUPS      (CX)(SI*4), Y1
 	VBROADCASTSS cc1a00000<>+0(SB), Y2
 	VMAXPS       Y0, Y2, Y2
@@ -830,7 +866,9 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(SI*4)
 	VMOVUPS      (AX)(SI*4), Y0
+	PREFETCHT0   2048(CX)(SI*4)
 	VMOVUPS      (CX)(SI*4), Y1
 	VBROADCASTSS cc1a00000<>+0(SB), Y2
 	VMAXPS       Y0, Y2, Y2
@@ -926,7 +964,7 @@ done:
 	RET
 
 // func geluMulBackwardAVX2(dgate *float32, du *float32, dout *float32, gate *float32, u *float32, n int)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·geluMulBackwardAVX2(SB), NOSPLIT, $0-48
 	MOVQ dout+16(FP), AX
 	MOVQ gate+24(FP), CX
@@ -941,8 +979,11 @@ TEXT ·geluMulBackwardAVX2(SB), NOSPLIT, $0-48
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Y0
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Y1
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Y2
 	VBROADCASTSS cc1a00000<>+0(SB), Y3
 	VMAXPS       Y1, Y3, Y3
@@ -1053,7 +1094,7 @@ done:
 	RET
 
 // func normApplyAVX2(y *float32, x *float32, w *float32, n int, r float32)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·normApplyAVX2(SB), NOSPLIT, $0-36
 	MOVQ         x+8(FP), AX
 	MOVQ         w+16(FP), CX
@@ -1067,29 +1108,33 @@ TEXT ·normApplyAVX2(SB), NOSPLIT, $0-36
 	JG           wideEnd
 
 wide:
-	VMOVUPS (AX)(SI*4), Y1
-	VMOVUPS (CX)(SI*4), Y2
-	VMULPS  Y1, Y0, Y1
-	VMULPS  Y2, Y1, Y1
-	VMOVUPS Y1, (DX)(SI*4)
-	VMOVUPS 32(AX)(SI*4), Y1
-	VMOVUPS 32(CX)(SI*4), Y2
-	VMULPS  Y1, Y0, Y1
-	VMULPS  Y2, Y1, Y1
-	VMOVUPS Y1, 32(DX)(SI*4)
-	VMOVUPS 64(AX)(SI*4), Y1
-	VMOVUPS 64(CX)(SI*4), Y2
-	VMULPS  Y1, Y0, Y1
-	VMULPS  Y2, Y1, Y1
-	VMOVUPS Y1, 64(DX)(SI*4)
-	VMOVUPS 96(AX)(SI*4), Y1
-	VMOVUPS 96(CX)(SI*4), Y2
-	VMULPS  Y1, Y0, Y1
-	VMULPS  Y2, Y1, Y1
-	VMOVUPS Y1, 96(DX)(SI*4)
-	ADDQ    $+32, SI
-	CMPQ    SI, DI
-	JLE     wide
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Y1
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Y2
+	VMULPS     Y1, Y0, Y1
+	VMULPS     Y2, Y1, Y1
+	VMOVUPS    Y1, (DX)(SI*4)
+	VMOVUPS    32(AX)(SI*4), Y1
+	VMOVUPS    32(CX)(SI*4), Y2
+	VMULPS     Y1, Y0, Y1
+	VMULPS     Y2, Y1, Y1
+	VMOVUPS    Y1, 32(DX)(SI*4)
+	PREFETCHT0 2112(AX)(SI*4)
+	VMOVUPS    64(AX)(SI*4), Y1
+	PREFETCHT0 2112(CX)(SI*4)
+	VMOVUPS    64(CX)(SI*4), Y2
+	VMULPS     Y1, Y0, Y1
+	VMULPS     Y2, Y1, Y1
+	VMOVUPS    Y1, 64(DX)(SI*4)
+	VMOVUPS    96(AX)(SI*4), Y1
+	VMOVUPS    96(CX)(SI*4), Y2
+	VMULPS     Y1, Y0, Y1
+	VMULPS     Y2, Y1, Y1
+	VMOVUPS    Y1, 96(DX)(SI*4)
+	ADDQ       $+32, SI
+	CMPQ       SI, DI
+	JLE        wide
 
 wideEnd:
 	MOVQ BX, DI
@@ -1098,14 +1143,16 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(SI*4), Y1
-	VMOVUPS (CX)(SI*4), Y2
-	VMULPS  Y1, Y0, Y1
-	VMULPS  Y2, Y1, Y1
-	VMOVUPS Y1, (DX)(SI*4)
-	ADDQ    $+8, SI
-	CMPQ    SI, DI
-	JLE     vector
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Y1
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Y2
+	VMULPS     Y1, Y0, Y1
+	VMULPS     Y2, Y1, Y1
+	VMOVUPS    Y1, (DX)(SI*4)
+	ADDQ       $+8, SI
+	CMPQ       SI, DI
+	JLE        vector
 
 vectorEnd:
 	SUBQ       SI, BX
@@ -1126,7 +1173,7 @@ done:
 	RET
 
 // func normBackwardAVX2(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·normBackwardAVX2(SB), NOSPLIT, $0-56
 	MOVQ         dy+16(FP), AX
 	MOVQ         x+24(FP), CX
@@ -1143,9 +1190,13 @@ TEXT ·normBackwardAVX2(SB), NOSPLIT, $0-56
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Y2
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Y3
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Y4
+	PREFETCHT0   2048(BX)(R8*4)
 	VMOVUPS      (BX)(R8*4), Y5
 	VMULPS       Y2, Y0, Y2
 	VMULPS       Y4, Y2, Y4
@@ -1174,9 +1225,13 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Y2
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Y3
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Y4
+	PREFETCHT0   2048(BX)(R8*4)
 	VMOVUPS      (BX)(R8*4), Y5
 	VMULPS       Y2, Y0, Y2
 	VMULPS       Y4, Y2, Y4
@@ -1212,7 +1267,7 @@ done:
 	RET
 
 // func normBackwardAddAVX2(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·normBackwardAddAVX2(SB), NOSPLIT, $0-56
 	MOVQ         dy+16(FP), AX
 	MOVQ         x+24(FP), CX
@@ -1229,10 +1284,15 @@ TEXT ·normBackwardAddAVX2(SB), NOSPLIT, $0-56
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Y2
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Y3
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Y4
+	PREFETCHT0   2048(BX)(R8*4)
 	VMOVUPS      (BX)(R8*4), Y5
+	PREFETCHT0   2048(SI)(R8*4)
 	VMOVUPS      (SI)(R8*4), Y6
 	VMULPS       Y2, Y0, Y2
 	VMULPS       Y4, Y2, Y4
@@ -1264,10 +1324,15 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Y2
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Y3
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Y4
+	PREFETCHT0   2048(BX)(R8*4)
 	VMOVUPS      (BX)(R8*4), Y5
+	PREFETCHT0   2048(SI)(R8*4)
 	VMOVUPS      (SI)(R8*4), Y6
 	VMULPS       Y2, Y0, Y2
 	VMULPS       Y4, Y2, Y4
@@ -1306,7 +1371,7 @@ done:
 	RET
 
 // func ropeAVX2(x1 *float32, x2 *float32, cos *float32, sin *float32, n int, sign float32)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·ropeAVX2(SB), NOSPLIT, $0-44
 	MOVQ         x1+0(FP), AX
 	MOVQ         x2+8(FP), CX
@@ -1321,9 +1386,13 @@ TEXT ·ropeAVX2(SB), NOSPLIT, $0-44
 	JG           vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(DI*4)
 	VMOVUPS      (AX)(DI*4), Y1
+	PREFETCHT0   2048(CX)(DI*4)
 	VMOVUPS      (CX)(DI*4), Y2
+	PREFETCHT0   2048(DX)(DI*4)
 	VMOVUPS      (DX)(DI*4), Y3
+	PREFETCHT0   2048(BX)(DI*4)
 	VMOVUPS      (BX)(DI*4), Y4
 	VMULPS       Y4, Y0, Y4
 	VMULPS       Y1, Y3, Y5
@@ -1361,13 +1430,14 @@ done:
 	RET
 
 // func f32ToF16AVX2(dst *uint16, src *float32, n int)
-// Requires: AVX, F16C
+// Requires: AVX, F16C, MMX+
 TEXT ·f32ToF16AVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
 
 loop:
+	PREFETCHT0   2048(CX)
 	VMOVUPS      (CX), Y0
 	VBROADCASTSS cc77fe000<>+0(SB), Y1
 	VMAXPS       Y0, Y1, Y0
@@ -1399,7 +1469,7 @@ loop:
 	RET
 
 // func scaleAVX512(dst *float32, x *float32, n int, a float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·scaleAVX512(SB), NOSPLIT, $0-28
 	MOVQ         x+8(FP), AX
 	MOVQ         dst+0(FP), CX
@@ -1412,21 +1482,25 @@ TEXT ·scaleAVX512(SB), NOSPLIT, $0-28
 	JG           wideEnd
 
 wide:
-	VMOVUPS (AX)(BX*4), Z1
-	VMULPS  Z1, Z0, Z1
-	VMOVUPS Z1, (CX)(BX*4)
-	VMOVUPS 64(AX)(BX*4), Z1
-	VMULPS  Z1, Z0, Z1
-	VMOVUPS Z1, 64(CX)(BX*4)
-	VMOVUPS 128(AX)(BX*4), Z1
-	VMULPS  Z1, Z0, Z1
-	VMOVUPS Z1, 128(CX)(BX*4)
-	VMOVUPS 192(AX)(BX*4), Z1
-	VMULPS  Z1, Z0, Z1
-	VMOVUPS Z1, 192(CX)(BX*4)
-	ADDQ    $+64, BX
-	CMPQ    BX, SI
-	JLE     wide
+	PREFETCHT0 2048(AX)(BX*4)
+	VMOVUPS    (AX)(BX*4), Z1
+	VMULPS     Z1, Z0, Z1
+	VMOVUPS    Z1, (CX)(BX*4)
+	PREFETCHT0 2112(AX)(BX*4)
+	VMOVUPS    64(AX)(BX*4), Z1
+	VMULPS     Z1, Z0, Z1
+	VMOVUPS    Z1, 64(CX)(BX*4)
+	PREFETCHT0 2176(AX)(BX*4)
+	VMOVUPS    128(AX)(BX*4), Z1
+	VMULPS     Z1, Z0, Z1
+	VMOVUPS    Z1, 128(CX)(BX*4)
+	PREFETCHT0 2240(AX)(BX*4)
+	VMOVUPS    192(AX)(BX*4), Z1
+	VMULPS     Z1, Z0, Z1
+	VMOVUPS    Z1, 192(CX)(BX*4)
+	ADDQ       $+64, BX
+	CMPQ       BX, SI
+	JLE        wide
 
 wideEnd:
 	MOVQ DX, SI
@@ -1435,12 +1509,13 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(BX*4), Z1
-	VMULPS  Z1, Z0, Z1
-	VMOVUPS Z1, (CX)(BX*4)
-	ADDQ    $+16, BX
-	CMPQ    BX, SI
-	JLE     vector
+	PREFETCHT0 2048(AX)(BX*4)
+	VMOVUPS    (AX)(BX*4), Z1
+	VMULPS     Z1, Z0, Z1
+	VMOVUPS    Z1, (CX)(BX*4)
+	ADDQ       $+16, BX
+	CMPQ       BX, SI
+	JLE        vector
 
 vectorEnd:
 	SUBQ      BX, DX
@@ -1457,7 +1532,7 @@ done:
 	RET
 
 // func axpyAVX512(y *float32, x *float32, n int, a float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·axpyAVX512(SB), NOSPLIT, $0-28
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
@@ -1470,19 +1545,27 @@ TEXT ·axpyAVX512(SB), NOSPLIT, $0-28
 	JG           wideEnd
 
 wide:
+	PREFETCHT0  2048(AX)(BX*4)
 	VMOVUPS     (AX)(BX*4), Z1
+	PREFETCHT0  2048(CX)(BX*4)
 	VMOVUPS     (CX)(BX*4), Z2
 	VFMADD231PS Z2, Z0, Z1
 	VMOVUPS     Z1, (AX)(BX*4)
+	PREFETCHT0  2112(AX)(BX*4)
 	VMOVUPS     64(AX)(BX*4), Z1
+	PREFETCHT0  2112(CX)(BX*4)
 	VMOVUPS     64(CX)(BX*4), Z2
 	VFMADD231PS Z2, Z0, Z1
 	VMOVUPS     Z1, 64(AX)(BX*4)
+	PREFETCHT0  2176(AX)(BX*4)
 	VMOVUPS     128(AX)(BX*4), Z1
+	PREFETCHT0  2176(CX)(BX*4)
 	VMOVUPS     128(CX)(BX*4), Z2
 	VFMADD231PS Z2, Z0, Z1
 	VMOVUPS     Z1, 128(AX)(BX*4)
+	PREFETCHT0  2240(AX)(BX*4)
 	VMOVUPS     192(AX)(BX*4), Z1
+	PREFETCHT0  2240(CX)(BX*4)
 	VMOVUPS     192(CX)(BX*4), Z2
 	VFMADD231PS Z2, Z0, Z1
 	VMOVUPS     Z1, 192(AX)(BX*4)
@@ -1497,7 +1580,9 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0  2048(AX)(BX*4)
 	VMOVUPS     (AX)(BX*4), Z1
+	PREFETCHT0  2048(CX)(BX*4)
 	VMOVUPS     (CX)(BX*4), Z2
 	VFMADD231PS Z2, Z0, Z1
 	VMOVUPS     Z1, (AX)(BX*4)
@@ -1521,7 +1606,7 @@ done:
 	RET
 
 // func addAVX512(dst *float32, a *float32, b *float32, n int)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·addAVX512(SB), NOSPLIT, $0-32
 	MOVQ a+8(FP), AX
 	MOVQ b+16(FP), CX
@@ -1534,25 +1619,33 @@ TEXT ·addAVX512(SB), NOSPLIT, $0-32
 	JG   wideEnd
 
 wide:
-	VMOVUPS (AX)(SI*4), Z0
-	VMOVUPS (CX)(SI*4), Z1
-	VADDPS  Z0, Z1, Z0
-	VMOVUPS Z0, (DX)(SI*4)
-	VMOVUPS 64(AX)(SI*4), Z0
-	VMOVUPS 64(CX)(SI*4), Z1
-	VADDPS  Z0, Z1, Z0
-	VMOVUPS Z0, 64(DX)(SI*4)
-	VMOVUPS 128(AX)(SI*4), Z0
-	VMOVUPS 128(CX)(SI*4), Z1
-	VADDPS  Z0, Z1, Z0
-	VMOVUPS Z0, 128(DX)(SI*4)
-	VMOVUPS 192(AX)(SI*4), Z0
-	VMOVUPS 192(CX)(SI*4), Z1
-	VADDPS  Z0, Z1, Z0
-	VMOVUPS Z0, 192(DX)(SI*4)
-	ADDQ    $+64, SI
-	CMPQ    SI, DI
-	JLE     wide
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Z0
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Z1
+	VADDPS     Z0, Z1, Z0
+	VMOVUPS    Z0, (DX)(SI*4)
+	PREFETCHT0 2112(AX)(SI*4)
+	VMOVUPS    64(AX)(SI*4), Z0
+	PREFETCHT0 2112(CX)(SI*4)
+	VMOVUPS    64(CX)(SI*4), Z1
+	VADDPS     Z0, Z1, Z0
+	VMOVUPS    Z0, 64(DX)(SI*4)
+	PREFETCHT0 2176(AX)(SI*4)
+	VMOVUPS    128(AX)(SI*4), Z0
+	PREFETCHT0 2176(CX)(SI*4)
+	VMOVUPS    128(CX)(SI*4), Z1
+	VADDPS     Z0, Z1, Z0
+	VMOVUPS    Z0, 128(DX)(SI*4)
+	PREFETCHT0 2240(AX)(SI*4)
+	VMOVUPS    192(AX)(SI*4), Z0
+	PREFETCHT0 2240(CX)(SI*4)
+	VMOVUPS    192(CX)(SI*4), Z1
+	VADDPS     Z0, Z1, Z0
+	VMOVUPS    Z0, 192(DX)(SI*4)
+	ADDQ       $+64, SI
+	CMPQ       SI, DI
+	JLE        wide
 
 wideEnd:
 	MOVQ BX, DI
@@ -1561,13 +1654,15 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(SI*4), Z0
-	VMOVUPS (CX)(SI*4), Z1
-	VADDPS  Z0, Z1, Z0
-	VMOVUPS Z0, (DX)(SI*4)
-	ADDQ    $+16, SI
-	CMPQ    SI, DI
-	JLE     vector
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Z0
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Z1
+	VADDPS     Z0, Z1, Z0
+	VMOVUPS    Z0, (DX)(SI*4)
+	ADDQ       $+16, SI
+	CMPQ       SI, DI
+	JLE        vector
 
 vectorEnd:
 	SUBQ      SI, BX
@@ -1585,7 +1680,7 @@ done:
 	RET
 
 // func mulAVX512(dst *float32, a *float32, b *float32, n int)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·mulAVX512(SB), NOSPLIT, $0-32
 	MOVQ a+8(FP), AX
 	MOVQ b+16(FP), CX
@@ -1598,25 +1693,33 @@ TEXT ·mulAVX512(SB), NOSPLIT, $0-32
 	JG   wideEnd
 
 wide:
-	VMOVUPS (AX)(SI*4), Z0
-	VMOVUPS (CX)(SI*4), Z1
-	VMULPS  Z0, Z1, Z0
-	VMOVUPS Z0, (DX)(SI*4)
-	VMOVUPS 64(AX)(SI*4), Z0
-	VMOVUPS 64(CX)(SI*4), Z1
-	VMULPS  Z0, Z1, Z0
-	VMOVUPS Z0, 64(DX)(SI*4)
-	VMOVUPS 128(AX)(SI*4), Z0
-	VMOVUPS 128(CX)(SI*4), Z1
-	VMULPS  Z0, Z1, Z0
-	VMOVUPS Z0, 128(DX)(SI*4)
-	VMOVUPS 192(AX)(SI*4), Z0
-	VMOVUPS 192(CX)(SI*4), Z1
-	VMULPS  Z0, Z1, Z0
-	VMOVUPS Z0, 192(DX)(SI*4)
-	ADDQ    $+64, SI
-	CMPQ    SI, DI
-	JLE     wide
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Z0
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Z1
+	VMULPS     Z0, Z1, Z0
+	VMOVUPS    Z0, (DX)(SI*4)
+	PREFETCHT0 2112(AX)(SI*4)
+	VMOVUPS    64(AX)(SI*4), Z0
+	PREFETCHT0 2112(CX)(SI*4)
+	VMOVUPS    64(CX)(SI*4), Z1
+	VMULPS     Z0, Z1, Z0
+	VMOVUPS    Z0, 64(DX)(SI*4)
+	PREFETCHT0 2176(AX)(SI*4)
+	VMOVUPS    128(AX)(SI*4), Z0
+	PREFETCHT0 2176(CX)(SI*4)
+	VMOVUPS    128(CX)(SI*4), Z1
+	VMULPS     Z0, Z1, Z0
+	VMOVUPS    Z0, 128(DX)(SI*4)
+	PREFETCHT0 2240(AX)(SI*4)
+	VMOVUPS    192(AX)(SI*4), Z0
+	PREFETCHT0 2240(CX)(SI*4)
+	VMOVUPS    192(CX)(SI*4), Z1
+	VMULPS     Z0, Z1, Z0
+	VMOVUPS    Z0, 192(DX)(SI*4)
+	ADDQ       $+64, SI
+	CMPQ       SI, DI
+	JLE        wide
 
 wideEnd:
 	MOVQ BX, DI
@@ -1625,13 +1728,15 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(SI*4), Z0
-	VMOVUPS (CX)(SI*4), Z1
-	VMULPS  Z0, Z1, Z0
-	VMOVUPS Z0, (DX)(SI*4)
-	ADDQ    $+16, SI
-	CMPQ    SI, DI
-	JLE     vector
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Z0
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Z1
+	VMULPS     Z0, Z1, Z0
+	VMOVUPS    Z0, (DX)(SI*4)
+	ADDQ       $+16, SI
+	CMPQ       SI, DI
+	JLE        vector
 
 vectorEnd:
 	SUBQ      SI, BX
@@ -1649,7 +1754,7 @@ done:
 	RET
 
 // func softmaxGradAVX512(ds *float32, p *float32, dp *float32, n int, delta float32, a float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·softmaxGradAVX512(SB), NOSPLIT, $0-40
 	MOVQ         p+8(FP), AX
 	MOVQ         dp+16(FP), CX
@@ -1664,21 +1769,25 @@ TEXT ·softmaxGradAVX512(SB), NOSPLIT, $0-40
 	JG           wideEnd
 
 wide:
-	VMOVUPS (AX)(SI*4), Z2
-	VMOVUPS (CX)(SI*4), Z3
-	VSUBPS  Z0, Z3, Z3
-	VMULPS  Z2, Z3, Z2
-	VMULPS  Z1, Z2, Z2
-	VMOVUPS Z2, (DX)(SI*4)
-	VMOVUPS 64(AX)(SI*4), Z2
-	VMOVUPS 64(CX)(SI*4), Z3
-	VSUBPS  Z0, Z3, Z3
-	VMULPS  Z2, Z3, Z2
-	VMULPS  Z1, Z2, Z2
-	VMOVUPS Z2, 64(DX)(SI*4)
-	ADDQ    $+32, SI
-	CMPQ    SI, DI
-	JLE     wide
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Z2
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Z3
+	VSUBPS     Z0, Z3, Z3
+	VMULPS     Z2, Z3, Z2
+	VMULPS     Z1, Z2, Z2
+	VMOVUPS    Z2, (DX)(SI*4)
+	PREFETCHT0 2112(AX)(SI*4)
+	VMOVUPS    64(AX)(SI*4), Z2
+	PREFETCHT0 2112(CX)(SI*4)
+	VMOVUPS    64(CX)(SI*4), Z3
+	VSUBPS     Z0, Z3, Z3
+	VMULPS     Z2, Z3, Z2
+	VMULPS     Z1, Z2, Z2
+	VMOVUPS    Z2, 64(DX)(SI*4)
+	ADDQ       $+32, SI
+	CMPQ       SI, DI
+	JLE        wide
 
 wideEnd:
 	MOVQ BX, DI
@@ -1687,15 +1796,17 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(SI*4), Z2
-	VMOVUPS (CX)(SI*4), Z3
-	VSUBPS  Z0, Z3, Z3
-	VMULPS  Z2, Z3, Z2
-	VMULPS  Z1, Z2, Z2
-	VMOVUPS Z2, (DX)(SI*4)
-	ADDQ    $+16, SI
-	CMPQ    SI, DI
-	JLE     vector
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Z2
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Z3
+	VSUBPS     Z0, Z3, Z3
+	VMULPS     Z2, Z3, Z2
+	VMULPS     Z1, Z2, Z2
+	VMOVUPS    Z2, (DX)(SI*4)
+	ADDQ       $+16, SI
+	CMPQ       SI, DI
+	JLE        vector
 
 vectorEnd:
 	SUBQ      SI, BX
@@ -1715,7 +1826,7 @@ done:
 	RET
 
 // func expAffineAVX512(dst *float32, x *float32, n int, shift float32, factor float32, term float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·expAffineAVX512(SB), NOSPLIT, $0-36
 	MOVQ         x+8(FP), AX
 	MOVQ         dst+0(FP), CX
@@ -1730,6 +1841,7 @@ TEXT ·expAffineAVX512(SB), NOSPLIT, $0-36
 	JG           wideEnd
 
 wide:
+	PREFETCHT0        2048(AX)(BX*4)
 	VMOVUPS           (AX)(BX*4), Z3
 	VMOVAPS           Z2, Z4
 	VSUBPS            Z0, Z3, Z3
@@ -1751,6 +1863,7 @@ wide:
 	VBROADCASTSS      c7f800000<>+0(SB), K2, Z3
 	VFMADD231PS       Z3, Z1, Z4
 	VMOVUPS           Z4, (CX)(BX*4)
+	PREFETCHT0        2112(AX)(BX*4)
 	VMOVUPS           64(AX)(BX*4), Z3
 	VMOVAPS           Z2, Z4
 	VSUBPS            Z0, Z3, Z3
@@ -1783,6 +1896,7 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0        2048(AX)(BX*4)
 	VMOVUPS           (AX)(BX*4), Z3
 	VMOVAPS           Z2, Z4
 	VSUBPS            Z0, Z3, Z3
@@ -1841,7 +1955,7 @@ done:
 	RET
 
 // func siluMulAVX512(out *float32, gate *float32, u *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
 TEXT ·siluMulAVX512(SB), NOSPLIT, $0-32
 	MOVQ gate+8(FP), AX
 	MOVQ u+16(FP), CX
@@ -1854,7 +1968,9 @@ TEXT ·siluMulAVX512(SB), NOSPLIT, $0-32
 	JG   wideEnd
 
 wide:
+	PREFETCHT0        2048(AX)(SI*4)
 	VMOVUPS           (AX)(SI*4), Z0
+	PREFETCHT0        2048(CX)(SI*4)
 	VMOVUPS           (CX)(SI*4), Z1
 	VXORPS.BCST       c80000000<>+0(SB), Z0, Z2
 	VMULPS.BCST       c3fb8aa3b<>+0(SB), Z2, Z3
@@ -1879,7 +1995,9 @@ wide:
 	VMULPS            Z0, Z2, Z0
 	VMULPS            Z1, Z0, Z0
 	VMOVUPS           Z0, (DX)(SI*4)
+	PREFETCHT0        2112(AX)(SI*4)
 	VMOVUPS           64(AX)(SI*4), Z0
+	PREFETCHT0        2112(CX)(SI*4)
 	VMOVUPS           64(CX)(SI*4), Z1
 	VXORPS.BCST       c80000000<>+0(SB), Z0, Z2
 	VMULPS.BCST       c3fb8aa3b<>+0(SB), Z2, Z3
@@ -1915,7 +2033,9 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0        2048(AX)(SI*4)
 	VMOVUPS           (AX)(SI*4), Z0
+	PREFETCHT0        2048(CX)(SI*4)
 	VMOVUPS           (CX)(SI*4), Z1
 	VXORPS.BCST       c80000000<>+0(SB), Z0, Z2
 	VMULPS.BCST       c3fb8aa3b<>+0(SB), Z2, Z3
@@ -1981,7 +2101,7 @@ done:
 	RET
 
 // func siluMulBackwardAVX512(dgate *float32, du *float32, dout *float32, gate *float32, u *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
 TEXT ·siluMulBackwardAVX512(SB), NOSPLIT, $0-48
 	MOVQ dout+16(FP), AX
 	MOVQ gate+24(FP), CX
@@ -1996,8 +2116,11 @@ TEXT ·siluMulBackwardAVX512(SB), NOSPLIT, $0-48
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0        2048(AX)(R8*4)
 	VMOVUPS           (AX)(R8*4), Z0
+	PREFETCHT0        2048(CX)(R8*4)
 	VMOVUPS           (CX)(R8*4), Z1
+	PREFETCHT0        2048(DX)(R8*4)
 	VMOVUPS           (DX)(R8*4), Z2
 	VXORPS.BCST       c80000000<>+0(SB), Z1, Z3
 	VMULPS.BCST       c3fb8aa3b<>+0(SB), Z3, Z4
@@ -2078,7 +2201,7 @@ done:
 	RET
 
 // func geluMulAVX512(out *float32, gate *float32, u *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
 TEXT ·geluMulAVX512(SB), NOSPLIT, $0-32
 	MOVQ gate+8(FP), AX
 	MOVQ u+16(FP), CX
@@ -2091,7 +2214,9 @@ TEXT ·geluMulAVX512(SB), NOSPLIT, $0-32
 	JG   wideEnd
 
 wide:
+	PREFETCHT0        2048(AX)(SI*4)
 	VMOVUPS           (AX)(SI*4), Z0
+	PREFETCHT0        2048(CX)(SI*4)
 	VMOVUPS           (CX)(SI*4), Z1
 	VBROADCASTSS      cc1a00000<>+0(SB), Z2
 	VMAXPS            Z0, Z2, Z2
@@ -2127,7 +2252,9 @@ wide:
 	VMULPS            Z0, Z2, Z0
 	VMULPS            Z1, Z0, Z0
 	VMOVUPS           Z0, (DX)(SI*4)
+	PREFETCHT0        2112(AX)(SI*4)
 	VMOVUPS           64(AX)(SI*4), Z0
+	PREFETCHT0        2112(CX)(SI*4)
 	VMOVUPS           64(CX)(SI*4), Z1
 	VBROADCASTSS      cc1a00000<>+0(SB), Z2
 	VMAXPS            Z0, Z2, Z2
@@ -2174,7 +2301,9 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0        2048(AX)(SI*4)
 	VMOVUPS           (AX)(SI*4), Z0
+	PREFETCHT0        2048(CX)(SI*4)
 	VMOVUPS           (CX)(SI*4), Z1
 	VBROADCASTSS      cc1a00000<>+0(SB), Z2
 	VMAXPS            Z0, Z2, Z2
@@ -2262,7 +2391,7 @@ done:
 	RET
 
 // func geluMulBackwardAVX512(dgate *float32, du *float32, dout *float32, gate *float32, u *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
 TEXT ·geluMulBackwardAVX512(SB), NOSPLIT, $0-48
 	MOVQ dout+16(FP), AX
 	MOVQ gate+24(FP), CX
@@ -2277,8 +2406,11 @@ TEXT ·geluMulBackwardAVX512(SB), NOSPLIT, $0-48
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0        2048(AX)(R8*4)
 	VMOVUPS           (AX)(R8*4), Z0
+	PREFETCHT0        2048(CX)(R8*4)
 	VMOVUPS           (CX)(R8*4), Z1
+	PREFETCHT0        2048(DX)(R8*4)
 	VMOVUPS           (DX)(R8*4), Z2
 	VBROADCASTSS      cc1a00000<>+0(SB), Z3
 	VMAXPS            Z1, Z3, Z3
@@ -2381,7 +2513,7 @@ done:
 	RET
 
 // func normApplyAVX512(y *float32, x *float32, w *float32, n int, r float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·normApplyAVX512(SB), NOSPLIT, $0-36
 	MOVQ         x+8(FP), AX
 	MOVQ         w+16(FP), CX
@@ -2395,29 +2527,37 @@ TEXT ·normApplyAVX512(SB), NOSPLIT, $0-36
 	JG           wideEnd
 
 wide:
-	VMOVUPS (AX)(SI*4), Z1
-	VMOVUPS (CX)(SI*4), Z2
-	VMULPS  Z1, Z0, Z1
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, (DX)(SI*4)
-	VMOVUPS 64(AX)(SI*4), Z1
-	VMOVUPS 64(CX)(SI*4), Z2
-	VMULPS  Z1, Z0, Z1
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, 64(DX)(SI*4)
-	VMOVUPS 128(AX)(SI*4), Z1
-	VMOVUPS 128(CX)(SI*4), Z2
-	VMULPS  Z1, Z0, Z1
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, 128(DX)(SI*4)
-	VMOVUPS 192(AX)(SI*4), Z1
-	VMOVUPS 192(CX)(SI*4), Z2
-	VMULPS  Z1, Z0, Z1
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, 192(DX)(SI*4)
-	ADDQ    $+64, SI
-	CMPQ    SI, DI
-	JLE     wide
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Z1
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Z2
+	VMULPS     Z1, Z0, Z1
+	VMULPS     Z2, Z1, Z1
+	VMOVUPS    Z1, (DX)(SI*4)
+	PREFETCHT0 2112(AX)(SI*4)
+	VMOVUPS    64(AX)(SI*4), Z1
+	PREFETCHT0 2112(CX)(SI*4)
+	VMOVUPS    64(CX)(SI*4), Z2
+	VMULPS     Z1, Z0, Z1
+	VMULPS     Z2, Z1, Z1
+	VMOVUPS    Z1, 64(DX)(SI*4)
+	PREFETCHT0 2176(AX)(SI*4)
+	VMOVUPS    128(AX)(SI*4), Z1
+	PREFETCHT0 2176(CX)(SI*4)
+	VMOVUPS    128(CX)(SI*4), Z2
+	VMULPS     Z1, Z0, Z1
+	VMULPS     Z2, Z1, Z1
+	VMOVUPS    Z1, 128(DX)(SI*4)
+	PREFETCHT0 2240(AX)(SI*4)
+	VMOVUPS    192(AX)(SI*4), Z1
+	PREFETCHT0 2240(CX)(SI*4)
+	VMOVUPS    192(CX)(SI*4), Z2
+	VMULPS     Z1, Z0, Z1
+	VMULPS     Z2, Z1, Z1
+	VMOVUPS    Z1, 192(DX)(SI*4)
+	ADDQ       $+64, SI
+	CMPQ       SI, DI
+	JLE        wide
 
 wideEnd:
 	MOVQ BX, DI
@@ -2426,14 +2566,16 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
-	VMOVUPS (AX)(SI*4), Z1
-	VMOVUPS (CX)(SI*4), Z2
-	VMULPS  Z1, Z0, Z1
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, (DX)(SI*4)
-	ADDQ    $+16, SI
-	CMPQ    SI, DI
-	JLE     vector
+	PREFETCHT0 2048(AX)(SI*4)
+	VMOVUPS    (AX)(SI*4), Z1
+	PREFETCHT0 2048(CX)(SI*4)
+	VMOVUPS    (CX)(SI*4), Z2
+	VMULPS     Z1, Z0, Z1
+	VMULPS     Z2, Z1, Z1
+	VMOVUPS    Z1, (DX)(SI*4)
+	ADDQ       $+16, SI
+	CMPQ       SI, DI
+	JLE        vector
 
 vectorEnd:
 	SUBQ      SI, BX
@@ -2452,7 +2594,7 @@ done:
 	RET
 
 // func normBackwardAVX512(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·normBackwardAVX512(SB), NOSPLIT, $0-56
 	MOVQ         dy+16(FP), AX
 	MOVQ         x+24(FP), CX
@@ -2469,9 +2611,13 @@ TEXT ·normBackwardAVX512(SB), NOSPLIT, $0-56
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Z2
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Z3
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Z4
+	PREFETCHT0   2048(BX)(R8*4)
 	VMOVUPS      (BX)(R8*4), Z5
 	VMULPS       Z2, Z0, Z2
 	VMULPS       Z4, Z2, Z4
@@ -2479,9 +2625,13 @@ wide:
 	VFMADD231PS  Z3, Z2, Z5
 	VMOVUPS      Z4, (SI)(R8*4)
 	VMOVUPS      Z5, (BX)(R8*4)
+	PREFETCHT0   2112(AX)(R8*4)
 	VMOVUPS      64(AX)(R8*4), Z2
+	PREFETCHT0   2112(CX)(R8*4)
 	VMOVUPS      64(CX)(R8*4), Z3
+	PREFETCHT0   2112(DX)(R8*4)
 	VMOVUPS      64(DX)(R8*4), Z4
+	PREFETCHT0   2112(BX)(R8*4)
 	VMOVUPS      64(BX)(R8*4), Z5
 	VMULPS       Z2, Z0, Z2
 	VMULPS       Z4, Z2, Z4
@@ -2500,9 +2650,13 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Z2
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Z3
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Z4
+	PREFETCHT0   2048(BX)(R8*4)
 	VMOVUPS      (BX)(R8*4), Z5
 	VMULPS       Z2, Z0, Z2
 	VMULPS       Z4, Z2, Z4
@@ -2536,7 +2690,7 @@ done:
 	RET
 
 // func normBackwardAddAVX512(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·normBackwardAddAVX512(SB), NOSPLIT, $0-56
 	MOVQ         dy+16(FP), AX
 	MOVQ         x+24(FP), CX
@@ -2553,10 +2707,15 @@ TEXT ·normBackwardAddAVX512(SB), NOSPLIT, $0-56
 	JG           wideEnd
 
 wide:
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Z2
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Z3
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Z4
+	PREFETCHT0   2048(BX)(R8*4)
 	VMOVUPS      (BX)(R8*4), Z5
+	PREFETCHT0   2048(SI)(R8*4)
 	VMOVUPS      (SI)(R8*4), Z6
 	VMULPS       Z2, Z0, Z2
 	VMULPS       Z4, Z2, Z4
@@ -2565,10 +2724,15 @@ wide:
 	VADDPS       Z6, Z4, Z2
 	VMOVUPS      Z2, (SI)(R8*4)
 	VMOVUPS      Z5, (BX)(R8*4)
+	PREFETCHT0   2112(AX)(R8*4)
 	VMOVUPS      64(AX)(R8*4), Z2
+	PREFETCHT0   2112(CX)(R8*4)
 	VMOVUPS      64(CX)(R8*4), Z3
+	PREFETCHT0   2112(DX)(R8*4)
 	VMOVUPS      64(DX)(R8*4), Z4
+	PREFETCHT0   2112(BX)(R8*4)
 	VMOVUPS      64(BX)(R8*4), Z5
+	PREFETCHT0   2112(SI)(R8*4)
 	VMOVUPS      64(SI)(R8*4), Z6
 	VMULPS       Z2, Z0, Z2
 	VMULPS       Z4, Z2, Z4
@@ -2588,10 +2752,15 @@ wideEnd:
 	JG   vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(R8*4)
 	VMOVUPS      (AX)(R8*4), Z2
+	PREFETCHT0   2048(CX)(R8*4)
 	VMOVUPS      (CX)(R8*4), Z3
+	PREFETCHT0   2048(DX)(R8*4)
 	VMOVUPS      (DX)(R8*4), Z4
+	PREFETCHT0   2048(BX)(R8*4)
 	VMOVUPS      (BX)(R8*4), Z5
+	PREFETCHT0   2048(SI)(R8*4)
 	VMOVUPS      (SI)(R8*4), Z6
 	VMULPS       Z2, Z0, Z2
 	VMULPS       Z4, Z2, Z4
@@ -2628,7 +2797,7 @@ done:
 	RET
 
 // func ropeAVX512(x1 *float32, x2 *float32, cos *float32, sin *float32, n int, sign float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·ropeAVX512(SB), NOSPLIT, $0-44
 	MOVQ         x1+0(FP), AX
 	MOVQ         x2+8(FP), CX
@@ -2643,9 +2812,13 @@ TEXT ·ropeAVX512(SB), NOSPLIT, $0-44
 	JG           vectorEnd
 
 vector:
+	PREFETCHT0   2048(AX)(DI*4)
 	VMOVUPS      (AX)(DI*4), Z1
+	PREFETCHT0   2048(CX)(DI*4)
 	VMOVUPS      (CX)(DI*4), Z2
+	PREFETCHT0   2048(DX)(DI*4)
 	VMOVUPS      (DX)(DI*4), Z3
+	PREFETCHT0   2048(BX)(DI*4)
 	VMOVUPS      (BX)(DI*4), Z4
 	VMULPS       Z4, Z0, Z4
 	VMULPS       Z1, Z3, Z5
@@ -2681,13 +2854,14 @@ done:
 	RET
 
 // func f32ToF16AVX512(dst *uint16, src *float32, n int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·f32ToF16AVX512(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
 
 loop:
+	PREFETCHT0   2048(CX)
 	VMOVUPS      (CX), Z0
 	VBROADCASTSS cc77fe000<>+0(SB), Z1
 	VMAXPS       Z0, Z1, Z0

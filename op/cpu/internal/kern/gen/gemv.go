@@ -14,8 +14,10 @@ func emitGemv(c *build.Context) {
 		if !s.wide() {
 			vectors, ntRows = []int{8, 4, 3, 2, 2, 2, 1, 1}, []int{1, 2}
 		}
+		plain := *s
+		plain.ahead = 0 // gemvNN prefetches rows itself
 		for i, v := range vectors {
-			g := gemvNN{isa: s, m: i + 1, vectors: v}
+			g := gemvNN{isa: &plain, m: i + 1, vectors: v}
 			g.emit()
 		}
 		for _, m := range ntRows {
