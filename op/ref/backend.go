@@ -66,7 +66,7 @@ func (*Backend[T]) Limits() op.Limits { return op.Limits{F16: true} }
 
 // Alloc makes a buffer of n zeroed elements of type F32, F16, I32 or I8.
 func (r *Backend[T]) Alloc(label string, t tensor.DType, n int) (op.Buffer, error) {
-	if n < 0 || n > 1<<32 {
+	if n < 0 || int64(n) > 1<<32 {
 		return nil, fmt.Errorf("ref: cannot allocate %s of %d elements", label, n)
 	}
 	b := &buffer[T]{label: label, typ: t, n: n}
