@@ -3,6 +3,7 @@ package webgpu
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"tezgah/gpu"
 	"tezgah/op"
@@ -47,6 +48,8 @@ type Backend struct {
 
 	forward  *attentionShape // fixed by benchmarks, else nil
 	backward *backwardShape
+
+	overhead time.Duration // of a submit and its wait, once measured
 
 	call  call // the one being recorded
 	tuner tuner

@@ -67,14 +67,18 @@ func (b *Backend) warmTime() time.Duration {
 	return warmTime
 }
 
-// submitOverhead is the time of the smallest dispatch and its wait.
+// submitOverhead is the time of the smallest dispatch and its wait, measured once.
 func (b *Backend) submitOverhead() (time.Duration, error) {
+	if b.overhead > 0 {
+		return b.overhead, nil
+	}
 	mem, err := b.Alloc("empty dispatch", tensor.F32, 64)
 	if err != nil {
 		return 0, err
 	}
 	defer b.Free(mem)
-	return b.shortest(50, func() error { return b.fill(op.Of(mem, 0, 64), 0) })
+	b.overhead, err = b.shortest(50, func() error { return b.fill(op.Of(mem, 0, 64), 0) })
+	return b.overhead, err
 }
 
 // fill sets every word of t.

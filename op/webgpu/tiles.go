@@ -26,7 +26,7 @@ func (t Tile) String() string {
 func parseTile(name string) (t Tile, ok bool) {
 	_, err := fmt.Sscanf(name, "%dx%dx%d-%dx%d-b%d-p%d-u%d", &t.BM, &t.BN, &t.BK, &t.MQ, &t.NQ, &t.Bufs, &t.Pad, &t.Unroll)
 	t.MQ, t.NQ = t.MQ/4, t.NQ/4
-	if err != nil || t.MQ < 1 || t.NQ < 1 || t.Bufs < 1 || t.Bufs > 2 || t.Pad < 0 || t.BK < 8 || t.BK%8 != 0 ||
+	if err != nil || t.BM < 1 || t.BN < 1 || t.MQ < 1 || t.NQ < 1 || t.Bufs < 1 || t.Bufs > 2 || t.Pad < 0 || t.BK < 8 || t.BK%8 != 0 ||
 		t.Unroll < 1 || t.BK%t.Unroll != 0 || t.BM%(16*t.MQ) != 0 || t.BN%(32*t.NQ) != 0 || t.String() != name {
 		return Tile{}, false
 	}
