@@ -3,6 +3,7 @@ package webgpu
 import (
 	"math/bits"
 
+	"tezgah/gpu"
 	"tezgah/op"
 )
 
@@ -17,7 +18,7 @@ type attentionShape struct {
 // from workgroup memory.
 func (b *Backend) attentionTile(dq int) attentionShape {
 	limit := b.dev.Limits().WorkgroupMemory - 256
-	s := attentionShape{rows: 64, keys: 32, chunk: 4, shared: dq > 24}
+	s := attentionShape{rows: 64, keys: 16, chunk: 4, shared: dq > 24}
 	for b.dev.Limits().Invocations < s.rows {
 		s.rows /= 2
 	}
@@ -51,12 +52,12 @@ func (b *Backend) Attention(a op.Attention) error {
 	v := variant{name: "attention_forward"}
 	v.c = [10]int32{int32(d), bit(doc), int32(s.rows), int32(s.keys), int32(s.chunk)}
 	k := b.kernel(v, func() []define {
-		regs, slots := dq, 1
+		slots := 1
 		if s.shared {
-			regs, slots = 1, dq*s.rows
+			slots = dq * s.rows
 		}
 		return append(headDefines(d), u("ROWS", s.rows), u("KEYS", s.keys), u("CHUNK", s.chunk),
-			flag("HAS_DOC", doc), flag("Q_SHARED", s.shared), u("Q_REGS", regs), u("Q_SLOTS", slots))
+			flag("HAS_DOC", doc), flag("Q_SHARED", s.shared), u("Q_SLOTS", slots))
 	})
 	dims := a.Q.Dims
 	items := dims[0] * dims[2] * ((dims[1] + s.rows - 1) / s.rows)
@@ -92,19 +93,39 @@ func (b *Backend) slices(n int, flopsEach float64, run func(first, n int) error)
 }
 
 // backwardShape holds the tile sizes of the backward kernels.
-type backwardShape struct{ og, tg, si int }
+type backwardShape struct {
+	og, tg, si int
+	du, ru     int // steps that are written out
+}
 
 // backwardTile chooses the largest tiles that fit the device's workgroup memory.
 func (b *Backend) backwardTile(dq int) backwardShape {
 	limit := b.dev.Limits().WorkgroupMemory - 256
 	stride := dq | 1
-	for _, s := range []backwardShape{{8, 16, 2}, {8, 16, 1}, {4, 16, 1}, {4, 8, 1}, {2, 16, 1}, {2, 8, 1}, {1, 8, 1}, {1, 4, 1}} {
-		own, other := 4*s.og, s.tg*s.si
-		if bytes := (2*(own+other)*stride + 2*other*s.og + other) * 16; bytes <= limit {
-			return s
+	for _, s := range [][3]int{{8, 16, 2}, {8, 16, 1}, {4, 16, 1}, {4, 8, 1}, {2, 16, 1}, {2, 8, 1}, {1, 8, 1}, {1, 4, 1}} {
+		og, tg, si := s[0], s[1], s[2]
+		own, other := 4*og, tg*si
+		if bytes := (2*(own+other)*stride + 2*other*og + other) * 16; bytes <= limit {
+			return b.writtenOut(backwardShape{og: og, tg: tg, si: si}, dq)
 		}
 	}
-	return backwardShape{1, 2, 1}
+	return b.writtenOut(backwardShape{og: 1, tg: 2, si: 1}, dq)
+}
+
+// writtenOut sets how far loops are written out: real GPUs gain, a software GPU
+// compiles for seconds.
+func (b *Backend) writtenOut(s backwardShape, dq int) backwardShape {
+	s.du, s.ru = 1, 1
+	if b.dev.Info().Kind == gpu.Software {
+		return s
+	}
+	for s.du < 4 && dq%(2*s.du) == 0 {
+		s.du *= 2
+	}
+	for s.ru < 4 && s.tg*s.si%(2*s.ru) == 0 {
+		s.ru *= 2
+	}
+	return s
 }
 
 func (b *Backend) backwardKernel(name string, d int, doc bool) (*kernel, backwardShape) {
@@ -114,11 +135,11 @@ func (b *Backend) backwardKernel(name string, d int, doc bool) (*kernel, backwar
 		s = *b.backward
 	}
 	v := variant{name: name}
-	v.c = [10]int32{int32(d), bit(doc), int32(s.og), int32(s.tg), int32(s.si)}
+	v.c = [10]int32{int32(d), bit(doc), int32(s.og), int32(s.tg), int32(s.si), int32(s.du), int32(s.ru)}
 	return b.kernel(v, func() []define {
 		dj := (dq + s.tg - 1) / s.tg
 		return append(headDefines(d), u("STRIDE", dq|1), u("OG", s.og), u("TG", s.tg), u("SI", s.si),
-			u("DJ", dj), u("SUMS", 4*dj), u("PAIRS", 4*s.si), flag("HAS_DOC", doc))
+			u("DJ", dj), u("SUMS", 4*dj), u("PAIRS", 4*s.si), u("DU", s.du), u("RU", s.ru), flag("HAS_DOC", doc))
 	}), s
 }
 

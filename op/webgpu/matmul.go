@@ -89,7 +89,7 @@ func (b *Backend) MatMul(a op.MatMul) error {
 func (b *Backend) runMatMul(a op.MatMul, f matmulForm, t Tile) error {
 	m, n, k := a.Sizes()
 	splits, depth := 1, k
-	if a.TransA {
+	if a.TransA || ceil(m, 128)*ceil(n, 128) <= fewTiles {
 		splits, depth = splitK(m, n, k, b.dev.Limits().BindingSize)
 	}
 	whole := f
@@ -142,21 +142,29 @@ func (b *Backend) reduceSplits(a op.MatMul, f matmulForm, splits, n int) error {
 	return c.threads(n)
 }
 
+// fewTiles is the number of 128×128 tiles up to which any product may be split
+// along K; weight gradients, whose K is all rows of a batch, always may.
+const fewTiles = 132
+
 // splitK decides into how many parts along K a product is cut, and their depth.
 // It looks at the shape alone, so that sums have the same order on every device:
 // a weight gradient has few tiles and a long K, and a large GPU would idle.
-// Parts cost memory traffic, 8·splits·m·n bytes.
 func splitK(m, n, k int, bindingBytes uint64) (splits, depth int) {
 	const (
-		slots    = 264 // workgroups that a large GPU runs at once
-		perSplit = 35  // FLOPs in the time of a byte·8/2, an H200's
-		unit     = 64  // depth is a multiple of it: of every BK
+		slots = 264 // workgroups that a large GPU runs at once
+		unit  = 64  // depth is a multiple of it: of every BK
+		// The parts are written and read once, the result written: 8·splits + 4
+		// bytes for 2·k FLOPs an element. A large GPU does 38 TFLOP/s and 4 TB/s.
+		flopsPerByte = 38.0 / 4
 	)
 	tiles := ceil(m, 128) * ceil(n, 128)
 	best, bestGain := 1, 0.0
 	for s := 1; s <= 32 && s*512 <= k && uint64(4*s*m*n) <= min(bindingBytes, 64<<20); s++ {
 		waves := float64(tiles*s) / slots
-		gain := waves/math.Ceil(waves) - float64(s-1)*perSplit/float64(k)
+		gain := waves / math.Ceil(waves)
+		if s > 1 {
+			gain -= flopsPerByte * float64(8*s+4) / float64(2*k)
+		}
 		if gain > bestGain+0.01 {
 			best, bestGain = s, gain
 		}

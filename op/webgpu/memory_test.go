@@ -140,31 +140,30 @@ func TestAllocRefuses(t *testing.T) {
 	}
 }
 
-// TestSteadyState repeats a small training step and positions of decoding a
-// thousand times: nothing may be compiled, allocated on the device, or kept on
-// the host after the first rounds.
+// TestSteadyState repeats an optimizer's step and a position of decoding a
+// thousand times, and now and then a whole training step: nothing may be
+// compiled, allocated on the device, or kept on the host after the first rounds.
 func TestSteadyState(t *testing.T) {
 	b := newBoard(t, gpu.Options{})
-	s := newStepBench(t, b.Backend, stepConfig{b: 1, t: 4, c: 32, l: 1, h: 2, kvh: 1, f: 16, v: 16, headRows: 4}, true)
+	s := newStepBench(t, b.Backend, stepConfig{b: 1, t: 12, c: 32, l: 1, h: 2, kvh: 1, f: 16, v: 16, headRows: 12}, true)
 	cache := [2]op.Tensor{s.f32(1, 64, 1, 16), s.f32(1, 64, 1, 16)}
-	one := s.f32(1, 1, 1, 16)
-	q, out := s.f32(1, 2, 16), s.f32(1, 2, 16)
+	one, q, out := s.f32(1, 1, 1, 16), s.f32(1, 2, 16), s.f32(1, 2, 16)
 	round := func(i int) {
-		if err := s.run(); err != nil {
-			t.Fatal(err)
-		}
 		b.r.KVAppend(op.KVAppend{K: one, V: one, KCache: cache[0], VCache: cache[1], Pos: i})
 		b.r.AttentionDecode(op.AttentionDecode{Q: q, KCache: cache[0], VCache: cache[1], Out: out, Len: i%64 + 1, Scale: 1})
+		s.params = s.params[:2]
+		s.optimize()
+		if i%50 == 0 {
+			s.forward()
+			s.headLoss()
+			s.backward()
+		}
 		if err := b.r.Sync(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i := range 3 {
+	for _, i := range []int{0, 1, 50} {
 		round(i)
-	}
-	rounds := 1000
-	if testing.Short() {
-		rounds = 50
 	}
 	heap := func() uint64 {
 		runtime.GC()
@@ -173,6 +172,7 @@ func TestSteadyState(t *testing.T) {
 		return m.HeapAlloc
 	}
 	compiled, memory, before := b.Compiled(), b.dev.Memory(), heap()
+	const rounds = 1000
 	for i := range rounds {
 		round(i)
 	}

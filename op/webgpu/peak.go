@@ -112,8 +112,8 @@ func (b *Backend) copyBandwidth(overhead time.Duration) (float64, error) {
 			c := b.begin(b.plain("copy"))
 			c.in(t[i%2])
 			c.out(t[2+i%2])
-			c.words(uint32(n))
-			if err := c.threads(n); err != nil {
+			c.words(uint32(n / 4))
+			if err := c.threads(n / 4); err != nil {
 				return err
 			}
 		}

@@ -101,7 +101,7 @@ fn mm_tile(row0: u32, col0: u32, split: u32, lid: u32) {
     let k0 = k_begin + min(slice, slices - 1u) * BK;
     for (var u = 0u; u < COPIES; u++) { // unroll
       let index = lid + u * THREADS;
-      if (EXACT && u * THREADS < A_BLOCKS || !EXACT && index < A_BLOCKS) {
+      if ((EXACT && u * THREADS < A_BLOCKS) || (!EXACT && index < A_BLOCKS)) {
         let at = block_of(index, BM / 4u, A_ALONG_K);
         for (var r = 0u; r < 4u; r++) { // unroll
           if (A_ALONG_K) {
@@ -155,7 +155,7 @@ fn mm_tile(row0: u32, col0: u32, split: u32, lid: u32) {
       let buf = slice % BUFS;
       for (var u = 0u; u < COPIES; u++) { // unroll
         let index = lid + u * THREADS;
-        if (EXACT && u * THREADS < A_BLOCKS || !EXACT && index < A_BLOCKS) {
+        if ((EXACT && u * THREADS < A_BLOCKS) || (!EXACT && index < A_BLOCKS)) {
           let at = block_of(index, BM / 4u, A_ALONG_K);
           let to = (buf * BK + at.k * 4u) * AS + at.i;
           if (A_ALONG_K) {
@@ -248,7 +248,7 @@ fn store_row(row: u32, col0: u32, tx: u32, v: array<vec4<f32>, NQ>) {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-  out_at = wid.z * (mat.m * mat.n >> 2u);
+  out_at = wid.z * ((mat.m * mat.n) >> 2u);
   mm_tile(mat.row0 + wid.y * BM, wid.x * BN, wid.z, lid);
 }
 
@@ -369,7 +369,7 @@ fn store_row(row: u32, col0: u32, tx: u32, v: array<vec4<f32>, NQ>) {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-  out_at = wid.z * (mat.m * mat.n >> 2u);
+  out_at = wid.z * ((mat.m * mat.n) >> 2u);
   mm_tile(mat.row0 + wid.y * BM, wid.x * BN, wid.z, lid);
 }
 
@@ -490,7 +490,7 @@ fn store_row(row: u32, col0: u32, tx: u32, v: array<vec4<f32>, NQ>) {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-  out_at = wid.z * (mat.m * mat.n >> 2u);
+  out_at = wid.z * ((mat.m * mat.n) >> 2u);
   mm_tile(mat.row0 + wid.y * BM, wid.x * BN, wid.z, lid);
 }
 

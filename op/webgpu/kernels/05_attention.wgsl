@@ -24,7 +24,6 @@ const KEYS: u32 = 16u;        // keys per tile, a multiple of CHUNK
 const CHUNK: u32 = 4u;        // keys between two looks at the maximum
 const HAS_DOC: bool = false;
 const Q_SHARED: bool = false;
-const Q_REGS: u32 = 16u;      // DQ, or 1 with Q_SHARED
 const Q_SLOTS: u32 = 1u;      // DQ·ROWS with Q_SHARED, else 1
 struct AttentionDims {
   b: u32,
@@ -100,7 +99,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     my_first = u32(doc_start[b * dims.t + row]);
   }
 
-  var q = array<vec4<f32>, Q_REGS>();
+  var q = array<vec4<f32>, DQ>();
   var o = array<vec4<f32>, DQ>();
   let pre = dims.scale * LOG2E;
   for (var i = 0u; i < DQ; i++) { // unroll

@@ -17,6 +17,8 @@ const SI: u32 = 2u;           // other rows per thread
 const DJ: u32 = 1u;           // ceil(DQ/TG)
 const SUMS: u32 = 4u;         // 4·DJ
 const PAIRS: u32 = 8u;        // 4·SI
+const DU: u32 = 1u;           // quads of D written out at a time, divides DQ
+const RU: u32 = 1u;           // other rows written out at a time, divides OTHER
 const HAS_DOC: bool = false;
 
 const OWN: u32 = 4u * OG;
@@ -187,17 +189,20 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
       qk[n] = 0.0;
       dp[n] = 0.0;
     }
-    for (var d = 0u; d < DQ; d++) {
-      for (var j = 0u; j < 4u; j++) { // unroll
-        x[j] = qt[(og + OG * j) * STRIDE + d];
-        y[j] = dot_[(og + OG * j) * STRIDE + d];
-      }
-      for (var i = 0u; i < SI; i++) { // unroll
-        let k4 = kt[(tg + TG * i) * STRIDE + d];
-        let v4 = vt[(tg + TG * i) * STRIDE + d];
+    for (var d0 = 0u; d0 < DQ; d0 += DU) {
+      for (var du = 0u; du < DU; du++) { // unroll
+        let d = d0 + du;
         for (var j = 0u; j < 4u; j++) { // unroll
-          qk[i * 4u + j] = fma(x[j].x, k4.x, fma(x[j].y, k4.y, fma(x[j].z, k4.z, fma(x[j].w, k4.w, qk[i * 4u + j]))));
-          dp[i * 4u + j] = fma(y[j].x, v4.x, fma(y[j].y, v4.y, fma(y[j].z, v4.z, fma(y[j].w, v4.w, dp[i * 4u + j]))));
+          x[j] = qt[(og + OG * j) * STRIDE + d];
+          y[j] = dot_[(og + OG * j) * STRIDE + d];
+        }
+        for (var i = 0u; i < SI; i++) { // unroll
+          let k4 = kt[(tg + TG * i) * STRIDE + d];
+          let v4 = vt[(tg + TG * i) * STRIDE + d];
+          for (var j = 0u; j < 4u; j++) { // unroll
+            qk[i * 4u + j] = fma(x[j].x, k4.x, fma(x[j].y, k4.y, fma(x[j].z, k4.z, fma(x[j].w, k4.w, qk[i * 4u + j]))));
+            dp[i * 4u + j] = fma(y[j].x, v4.x, fma(y[j].y, v4.y, fma(y[j].z, v4.z, fma(y[j].w, v4.w, dp[i * 4u + j]))));
+          }
         }
       }
     }
@@ -213,15 +218,18 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
       dst[(tg + TG * i) * OG + og] = ds;
     }
     workgroupBarrier();
-    for (var key = 0u; key < OTHER; key++) {
-      let ds = dst[key * OG + sg];
-      for (var n = 0u; n < DJ; n++) { // unroll
-        if (sd + TG * n < DQ) {
-          let k4 = kt[key * STRIDE + sd + TG * n];
-          acc[n * 4u + 0u] = fma(vec4<f32>(ds.x), k4, acc[n * 4u + 0u]);
-          acc[n * 4u + 1u] = fma(vec4<f32>(ds.y), k4, acc[n * 4u + 1u]);
-          acc[n * 4u + 2u] = fma(vec4<f32>(ds.z), k4, acc[n * 4u + 2u]);
-          acc[n * 4u + 3u] = fma(vec4<f32>(ds.w), k4, acc[n * 4u + 3u]);
+    for (var key0 = 0u; key0 < OTHER; key0 += RU) {
+      for (var ru = 0u; ru < RU; ru++) { // unroll
+        let key = key0 + ru;
+        let ds = dst[key * OG + sg];
+        for (var n = 0u; n < DJ; n++) { // unroll
+          if (sd + TG * n < DQ) {
+            let k4 = kt[key * STRIDE + sd + TG * n];
+            acc[n * 4u + 0u] = fma(vec4<f32>(ds.x), k4, acc[n * 4u + 0u]);
+            acc[n * 4u + 1u] = fma(vec4<f32>(ds.y), k4, acc[n * 4u + 1u]);
+            acc[n * 4u + 2u] = fma(vec4<f32>(ds.z), k4, acc[n * 4u + 2u]);
+            acc[n * 4u + 3u] = fma(vec4<f32>(ds.w), k4, acc[n * 4u + 3u]);
+          }
         }
       }
     }
@@ -363,17 +371,20 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         qk[n] = 0.0;
         dp[n] = 0.0;
       }
-      for (var d = 0u; d < DQ; d++) {
-        for (var j = 0u; j < 4u; j++) { // unroll
-          x[j] = kt[(og + OG * j) * STRIDE + d];
-          y[j] = vt[(og + OG * j) * STRIDE + d];
-        }
-        for (var i = 0u; i < SI; i++) { // unroll
-          let q4 = qt[(tg + TG * i) * STRIDE + d];
-          let o4 = dot_[(tg + TG * i) * STRIDE + d];
+      for (var d0 = 0u; d0 < DQ; d0 += DU) {
+        for (var du = 0u; du < DU; du++) { // unroll
+          let d = d0 + du;
           for (var j = 0u; j < 4u; j++) { // unroll
-            qk[i * 4u + j] = fma(x[j].x, q4.x, fma(x[j].y, q4.y, fma(x[j].z, q4.z, fma(x[j].w, q4.w, qk[i * 4u + j]))));
-            dp[i * 4u + j] = fma(y[j].x, o4.x, fma(y[j].y, o4.y, fma(y[j].z, o4.z, fma(y[j].w, o4.w, dp[i * 4u + j]))));
+            x[j] = kt[(og + OG * j) * STRIDE + d];
+            y[j] = vt[(og + OG * j) * STRIDE + d];
+          }
+          for (var i = 0u; i < SI; i++) { // unroll
+            let q4 = qt[(tg + TG * i) * STRIDE + d];
+            let o4 = dot_[(tg + TG * i) * STRIDE + d];
+            for (var j = 0u; j < 4u; j++) { // unroll
+              qk[i * 4u + j] = fma(x[j].x, q4.x, fma(x[j].y, q4.y, fma(x[j].z, q4.z, fma(x[j].w, q4.w, qk[i * 4u + j]))));
+              dp[i * 4u + j] = fma(y[j].x, o4.x, fma(y[j].y, o4.y, fma(y[j].z, o4.z, fma(y[j].w, o4.w, dp[i * 4u + j]))));
+            }
           }
         }
       }
@@ -394,21 +405,24 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         dst[at * OG + og] = ds;
       }
       workgroupBarrier();
-      for (var row = 0u; row < OTHER; row++) {
-        let p4 = pt[row * OG + sg];
-        let ds = dst[row * OG + sg];
-        for (var n = 0u; n < DJ; n++) { // unroll
-          if (sd + TG * n < DQ) {
-            let o4 = dot_[row * STRIDE + sd + TG * n];
-            let q4 = qt[row * STRIDE + sd + TG * n];
-            sum_v[n * 4u + 0u] = fma(vec4<f32>(p4.x), o4, sum_v[n * 4u + 0u]);
-            sum_v[n * 4u + 1u] = fma(vec4<f32>(p4.y), o4, sum_v[n * 4u + 1u]);
-            sum_v[n * 4u + 2u] = fma(vec4<f32>(p4.z), o4, sum_v[n * 4u + 2u]);
-            sum_v[n * 4u + 3u] = fma(vec4<f32>(p4.w), o4, sum_v[n * 4u + 3u]);
-            sum_k[n * 4u + 0u] = fma(vec4<f32>(ds.x), q4, sum_k[n * 4u + 0u]);
-            sum_k[n * 4u + 1u] = fma(vec4<f32>(ds.y), q4, sum_k[n * 4u + 1u]);
-            sum_k[n * 4u + 2u] = fma(vec4<f32>(ds.z), q4, sum_k[n * 4u + 2u]);
-            sum_k[n * 4u + 3u] = fma(vec4<f32>(ds.w), q4, sum_k[n * 4u + 3u]);
+      for (var r0 = 0u; r0 < OTHER; r0 += RU) {
+        for (var ru = 0u; ru < RU; ru++) { // unroll
+          let row = r0 + ru;
+          let p4 = pt[row * OG + sg];
+          let ds = dst[row * OG + sg];
+          for (var n = 0u; n < DJ; n++) { // unroll
+            if (sd + TG * n < DQ) {
+              let o4 = dot_[row * STRIDE + sd + TG * n];
+              let q4 = qt[row * STRIDE + sd + TG * n];
+              sum_v[n * 4u + 0u] = fma(vec4<f32>(p4.x), o4, sum_v[n * 4u + 0u]);
+              sum_v[n * 4u + 1u] = fma(vec4<f32>(p4.y), o4, sum_v[n * 4u + 1u]);
+              sum_v[n * 4u + 2u] = fma(vec4<f32>(p4.z), o4, sum_v[n * 4u + 2u]);
+              sum_v[n * 4u + 3u] = fma(vec4<f32>(p4.w), o4, sum_v[n * 4u + 3u]);
+              sum_k[n * 4u + 0u] = fma(vec4<f32>(ds.x), q4, sum_k[n * 4u + 0u]);
+              sum_k[n * 4u + 1u] = fma(vec4<f32>(ds.y), q4, sum_k[n * 4u + 1u]);
+              sum_k[n * 4u + 2u] = fma(vec4<f32>(ds.z), q4, sum_k[n * 4u + 2u]);
+              sum_k[n * 4u + 3u] = fma(vec4<f32>(ds.w), q4, sum_k[n * 4u + 3u]);
+            }
           }
         }
       }

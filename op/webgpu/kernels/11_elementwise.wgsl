@@ -15,10 +15,10 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 }
 
 // --- KERNEL: copy ---
-// dst = src, (n) words each, one per thread, 1-D dispatch. It also measures what
-// bandwidth a kernel can reach.
-@group(0) @binding(0) var<storage, read> src: array<u32>;
-@group(0) @binding(1) var<storage, read_write> dst: array<u32>;
+// dst = src, (n) quads of words each, one per thread, 1-D dispatch. It also
+// measures what bandwidth a kernel can reach.
+@group(0) @binding(0) var<storage, read> src: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read_write> dst: array<vec4<u32>>;
 @group(0) @binding(2) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
