@@ -40,9 +40,8 @@ type Pool struct {
 	_       [56]byte
 	epoch   atomic.Uint32 // changes when a job starts
 	_       [60]byte
-	pending atomic.Int32 // workers that have not finished the job
-	waiting atomic.Bool  // the caller is parked on done
-	_       [59]byte
+	pending atomic.Int32 // threads that have not finished the job, the caller among them until it parks on done
+	_       [60]byte
 }
 
 // poolWorker is one background thread's parking place.
@@ -113,7 +112,7 @@ func (p *Pool) run(n int, t Task) {
 	}
 	p.task, p.n = t, int64(n)
 	p.next.Store(0)
-	p.pending.Store(int32(len(p.workers) - 1))
+	p.pending.Store(int32(len(p.workers)))
 	p.release()
 	p.drain(0)
 	p.join()
@@ -141,19 +140,20 @@ func (p *Pool) drain(worker int) {
 	}
 }
 
-// join waits until every background thread has finished the job.
+// join waits until every background thread has finished the job. The one counter decides both
+// whether the job is over and who says so: a caller that parks takes itself off first, and only then
+// can a thread bring the counter to 0 and send on done. A flag of its own for "the caller is parked"
+// let a thread that was slow to look at it end the next job too early.
 func (p *Pool) join() {
 	for i := 0; i < spinPauses; i++ {
-		if p.pending.Load() == 0 {
+		if p.pending.Load() == 1 {
 			return
 		}
 		pause()
 	}
-	p.waiting.Store(true)
-	if p.pending.Load() == 0 && p.waiting.CompareAndSwap(true, false) {
-		return
+	if p.pending.Add(-1) > 0 {
+		<-p.done
 	}
-	<-p.done
 }
 
 // serve is the life of a background thread.
@@ -165,24 +165,28 @@ func (p *Pool) serve(id int) {
 			return
 		}
 		p.drain(id)
-		if p.pending.Add(-1) == 0 && p.waiting.CompareAndSwap(true, false) {
+		if p.pending.Add(-1) == 0 {
 			p.done <- struct{}{}
 		}
 	}
 }
 
 // await returns when the epoch is no longer seen: it spins, then parks. Whoever turns parked off,
-// the worker itself or release, decides whether a wake-up message is sent.
+// the worker itself or release, decides whether a wake-up message is sent. A message can be late: a
+// release that is still on its way through the workers may find one that has done its share and
+// parked again. So the epoch decides, after every message.
 func (p *Pool) await(w *poolWorker, seen uint32) {
-	for i := 0; i < spinPauses; i++ {
-		if p.epoch.Load() != seen {
+	for {
+		for i := 0; i < spinPauses; i++ {
+			if p.epoch.Load() != seen {
+				return
+			}
+			pause()
+		}
+		w.parked.Store(true)
+		if p.epoch.Load() != seen && w.parked.CompareAndSwap(true, false) {
 			return
 		}
-		pause()
+		<-w.wake
 	}
-	w.parked.Store(true)
-	if p.epoch.Load() != seen && w.parked.CompareAndSwap(true, false) {
-		return
-	}
-	<-w.wake
 }

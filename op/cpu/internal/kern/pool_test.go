@@ -1,6 +1,7 @@
 package kern
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -89,4 +90,29 @@ func TestPoolAfterClose(t *testing.T) {
 		}
 	}()
 	p.Run(2, func(_, _ int) {})
+}
+
+// TestPoolManyJobs runs many short jobs on more system threads than there are
+// processors, so that the system stops threads at every point of the hand-over,
+// and checks after each that all of its items are done.
+func TestPoolManyJobs(t *testing.T) {
+	const threads, items = 16, 40
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
+	p := NewPool(threads)
+	defer p.Close()
+	done := make([]int, items*16) // a line to each item, without atomics
+	work := func(_, i int) {
+		for range 9 * (i % 7) {
+			pause()
+		}
+		done[16*i]++
+	}
+	for job := 1; job <= 20000; job++ {
+		p.Run(items, work)
+		for i := range items {
+			if done[16*i] != job {
+				t.Fatalf("job %d returned with item %d done %d times", job, i, done[16*i])
+			}
+		}
+	}
 }
