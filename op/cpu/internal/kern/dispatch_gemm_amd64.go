@@ -3,8 +3,8 @@ package kern
 // Tilings of the two vector levels. The micro-kernel of 12×32 floats fills 24 of 32 registers of 512
 // bits, that of 6×16 fills 12 of 16 of 256 bits.
 var (
-	avx512Tiling = tiling{mr: 12, nr: 32, rowStep: 4, kc: 512, mc: 96, nc: 1024, taskCols: 1024}
-	avx2Tiling   = tiling{mr: 6, nr: 16, rowStep: 2, kc: 512, mc: 96, nc: 1024, taskCols: 1024}
+	avx512Tiling = tiling{mr: 12, nr: 32, rowStep: 4, kc: 768, mc: 96, nc: 1024, taskCols: 1024}
+	avx2Tiling   = tiling{mr: 6, nr: 16, rowStep: 2, kc: 768, mc: 96, nc: 1024, taskCols: 1024}
 )
 
 func (k Kernels) tiling() *tiling {
