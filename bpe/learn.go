@@ -65,7 +65,7 @@ func newLearner(t *Trainer) (*learner, error) {
 	l := &learner{places: make(spans, 0, size), wordOf: make([]uint32, 0, size), counts: make([]int64, 0, words),
 		minCount: int64(t.opt.MinPairCount), maxLen: math.MaxUint32}
 	if t.opt.MaxTokenBytes > 0 {
-		l.maxLen = uint32(min(t.opt.MaxTokenBytes, math.MaxUint32))
+		l.maxLen = uint32(min(int64(t.opt.MaxTokenBytes), math.MaxUint32))
 	}
 	l.addBytes(t.opt.SpecialTokens)
 	l.layOut(t.words)

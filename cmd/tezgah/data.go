@@ -41,7 +41,7 @@ func newDataBuild() *cobra.Command {
 	fl.IntVar(&f.opt.Threads, "threads", 0, "0 is all cores; the bytes do not depend on it")
 	fl.BoolVar(&f.opt.Dedupe, "dedupe", false, "drop documents that are exact copies of earlier ones")
 	fl.BoolVar(&f.opt.Restart, "restart", false, "forget an interrupted build instead of going on with it")
-	fl.StringVar(&f.StdinFormat, "stdin-format", "text", "format of standard input: text or jsonl")
+	fl.StringVar(&f.StdinFormat, "stdin-format", "text", "format of standard input: text, jsonl or parquet")
 	fl.BoolVar(&f.json, "json", false, "print a JSON line at the end")
 	f.inputFlags.register(cmd)
 	return cmd
@@ -74,11 +74,7 @@ func buildData(ctx context.Context, opt corpus.BuildOptions, status *statusLine)
 		if p.BytesTotal > 0 {
 			of = fmt.Sprintf(" of %s, %s left", formatBytes(p.BytesTotal), shortTime(p.ETA))
 		}
-		speed := 0.0
-		if s := p.Elapsed.Seconds(); s > 0 {
-			speed = float64(p.TextBytes) / 1e6 / s
-		}
-		status.set("data: %s%s, %s tokens, %.0f MB/s", formatBytes(p.BytesRead), of, count(p.Tokens), speed)
+		status.set("data: %s%s, %s tokens, %.0f MB/s", formatBytes(p.BytesRead), of, count(p.Tokens), p.MBPerSec)
 	}
 	opt.Notice = func(s string) { status.print("data: %s", s) }
 	defer status.clear()
@@ -168,7 +164,7 @@ func printDataInfo(i corpus.Info, tok *bpe.Tokenizer) {
 	for _, c := range i.Top {
 		fmt.Printf("%8d  %-20q %s (%.2f %%)\n", c.ID, tok.Token(c.ID), count(c.Count), 100*float64(c.Count)/float64(i.Tokens))
 	}
-	fmt.Printf("\nbegins with\n%s\n", strings.TrimRight(string(tok.Decode(i.Sample)), "\n"))
+	fmt.Printf("\nfrom the middle\n%s\n", strings.TrimRight(string(tok.Decode(i.Sample)), "\n"))
 }
 
 // stdoutIsTerminal reports whether colours make sense.
