@@ -65,9 +65,9 @@ func (b *bench) blasLine() string {
 	return b.blasOut.Text()
 }
 
-// calls is how many products are timed together: about 20 ms of them at 100 GFLOP/s a thread.
+// calls is how many products are timed together: about 10 ms of them at 100 GFLOP/s a thread.
 func (b *bench) calls(s shape) int {
-	return max(1, int(2e9*float64(b.pool.Threads())/s.flops()))
+	return max(1, int(1e9*float64(b.pool.Threads())/s.flops()))
 }
 
 // prepare makes operands large enough for the shape, filled with small numbers.
