@@ -18,7 +18,10 @@ type attentionShape struct {
 // from workgroup memory.
 func (b *Backend) attentionTile(dq int) attentionShape {
 	limit := b.dev.Limits().WorkgroupMemory - 256
-	s := attentionShape{rows: 64, keys: 16, chunk: 4, shared: dq > 24}
+	s := attentionShape{rows: 64, keys: 16, chunk: 8, shared: dq > 24}
+	if b.dev.Info().Kind == gpu.Software {
+		s.chunk = 4 // half as much to compile
+	}
 	for b.dev.Limits().Invocations < s.rows {
 		s.rows /= 2
 	}
@@ -119,10 +122,10 @@ func (b *Backend) writtenOut(s backwardShape, dq int) backwardShape {
 	if b.dev.Info().Kind == gpu.Software {
 		return s
 	}
-	for s.du < 4 && dq%(2*s.du) == 0 {
+	for s.du < 8 && dq%(2*s.du) == 0 {
 		s.du *= 2
 	}
-	for s.ru < 4 && s.tg*s.si%(2*s.ru) == 0 {
+	for s.ru < 8 && s.tg*s.si%(2*s.ru) == 0 {
 		s.ru *= 2
 	}
 	return s

@@ -55,8 +55,8 @@ func (c tileClass) String() string {
 	return fmt.Sprintf("%s-%d-%d-%d", c.form.name(), c.m, c.n, c.k)
 }
 
-// budgets is the most work of one dispatch by kind of adapter, about 100 ms of
-// the slowest of that kind that is worth using.
+// dispatchBudget is the most FLOPs of one dispatch by kind of adapter: about 100
+// ms on the slowest of its kind that is worth using.
 func dispatchBudget(k gpu.Kind) float64 {
 	switch k {
 	case gpu.Discrete:
@@ -67,7 +67,7 @@ func dispatchBudget(k gpu.Kind) float64 {
 	return 3e8
 }
 
-const tuneSubject = "tiles-v1"
+const tuneSubject = "tiles-v2"
 
 func (t *tuner) init(b *Backend, o Options) error {
 	for _, tile := range allTiles {
@@ -176,7 +176,9 @@ func (b *Backend) measureTiles(f matmulForm, m, n, k int) (best Tile, ok bool) {
 	t := &b.tuner
 	t.busy = true
 	defer func() { t.busy = false }()
-	m = min(m, 4096, max(64, int(4e10/(2*float64(n)*float64(k)))))
+	if most := int(t.budget / (2 * float64(n) * float64(k))); m > most {
+		m = max(256, most/256*256)
+	}
 	p, err := b.newTrial(f, m, n, k)
 	defer p.free(b)
 	if err != nil {
