@@ -7,7 +7,7 @@
 //	           jsonfield.go, parquet.go, walk.go).
 //	tokens out Build encodes them on all cores and writes .bin shards with a document index, the tokenizer and checksums;
 //	           it goes on where it was after an interruption (build.go, pipeline.go, output.go, shard.go, journal.go,
-//	           dedupe.go). docs/formats-bin.md draws the file byte by byte; header.go reads and writes its header.
+//	           dedupe.go). docs/formats.md draws the file byte by byte; header.go reads and writes its header.
 //	tokens in  Open maps a token file, ours or nanoGPT's or llm.c's, into memory (dataset.go, section.go, foreign.go,
 //	           manifest.go), Sampler draws training windows from one or several of them by a seeded permutation
 //	           (sampler.go, permute.go) and Windows reads a range front to back for evaluation (windows.go, split.go).

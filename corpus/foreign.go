@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Token files of other projects (their layouts are in docs/formats-bin.md). They carry no vocabulary and no checksums,
+// Token files of other projects (their layouts are in docs/formats.md). They carry no vocabulary and no checksums,
 // so the caller says how many ids there are and every id is compared with that when it is read.
 
 const (

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// The layout is drawn byte by byte in docs/formats-bin.md. All integers are little-endian.
+// The layout is drawn byte by byte in docs/formats.md. All integers are little-endian.
 const (
 	// magic begins every token file. The line break catches copies that were "corrected" as text.
 	magic = "TZGTOK\r\n"

@@ -55,7 +55,7 @@ func newDemo() *cobra.Command {
 	fl.Float64Var(&f.minutes, "minutes", 2.25, "time to train")
 	fl.Int64Var(&f.steps, "max-steps", 0, "train so many steps instead of --minutes")
 	fl.Int64Var(&f.textMiB, "text-mib", 24, "read at most so much text")
-	fl.IntVar(&f.batch, "batch", 4, "rows of a training step")
+	fl.IntVar(&f.batch, "batch", 8, "rows of a training step")
 	fl.StringVar(&f.prompt, "prompt", "", "text to continue (default: by the data)")
 	fl.Uint64Var(&f.seed, "seed", 1, "decides weights, order and sample")
 	fl.BoolVar(&f.json, "json", false, "print one JSON line at the end")
