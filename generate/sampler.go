@@ -110,7 +110,7 @@ func (s *Sampler) Next(logits []float32) (Candidate, error) {
 // temperature 1, most likely first, without drawing.
 func Top(logits []float32, n int) []Candidate {
 	cands := softmax(nil, logits, 1)
-	sortByProb(cands)
+	slices.SortFunc(cands, byProb)
 	return cands[:min(n, len(cands))]
 }
 
@@ -162,34 +162,80 @@ func greedy(logits []float32) Candidate {
 	return Candidate{int32(best), 1 / sum}
 }
 
-// distribution returns the candidates that survive the settings, most likely
-// first, with probabilities that sum to 1.
+// distribution returns the candidates that survive the settings, with
+// probabilities that sum to 1. Only as many are put in order, likeliest first,
+// as top-k and top-p need; a vocabulary of tens of thousands is never sorted.
 func (s *Sampler) distribution(logits []float32) []Candidate {
-	cands := softmax(s.cands[:0], logits, s.Temperature)
-	s.cands = cands
-	sortByProb(cands)
-	if s.TopK > 0 && s.TopK < len(cands) {
-		cands = cands[:s.TopK]
-	}
-	if s.TopP > 0 && s.TopP < 1 {
-		cands = topP(cands, s.TopP)
+	all := softmax(s.cands[:0], logits, s.Temperature)
+	s.cands = all
+	kept := all
+	if s.TopK > 0 && s.TopK < len(all) || s.TopP > 0 && s.TopP < 1 {
+		kept = s.likeliest(all)
 	}
 	if s.MinP > 0 {
-		least := cands[0].Prob * s.MinP
-		n := 1
-		for n < len(cands) && cands[n].Prob >= least {
-			n++
+		least := 0.0
+		for _, c := range kept {
+			least = max(least, c.Prob*s.MinP)
 		}
-		cands = cands[:n]
+		kept = slices.DeleteFunc(kept, func(c Candidate) bool { return c.Prob < least })
 	}
 	total := 0.0
-	for _, c := range cands {
+	for _, c := range kept {
 		total += c.Prob
 	}
-	for i := range cands {
-		cands[i].Prob /= total
+	for i := range kept {
+		kept[i].Prob /= total
 	}
-	return cands
+	return kept
+}
+
+// likeliest returns the candidates that top-k and then top-p keep, likeliest
+// first. It takes them one by one off a heap in c.
+func (s *Sampler) likeliest(c []Candidate) []Candidate {
+	n := len(c)
+	for i := n/2 - 1; i >= 0; i-- {
+		siftDown(c, i)
+	}
+	k := n
+	if s.TopK > 0 {
+		k = min(k, s.TopK)
+	}
+	sum := 0.0
+	heap := c
+	for len(c)-len(heap) < k {
+		sum += heap[0].Prob
+		last := len(heap) - 1
+		heap[0], heap[last] = heap[last], heap[0]
+		heap = heap[:last]
+		siftDown(heap, 0)
+		if s.TopK == 0 && s.TopP > 0 && s.TopP < 1 && sum >= s.TopP {
+			break // without top-k the probabilities sum to 1
+		}
+	}
+	taken := c[len(heap):] // the likeliest stands last
+	slices.Reverse(taken)
+	if s.TopK > 0 && s.TopP > 0 && s.TopP < 1 {
+		return topP(taken, s.TopP)
+	}
+	return taken
+}
+
+// siftDown restores the heap order, likeliest on top, below place i.
+func siftDown(h []Candidate, i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if child+1 < len(h) && byProb(h[child+1], h[child]) < 0 {
+			child++
+		}
+		if byProb(h[child], h[i]) >= 0 {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
 }
 
 // topP keeps the smallest prefix whose share of the candidates' probability
@@ -234,8 +280,7 @@ func softmax(dst []Candidate, logits []float32, temperature float64) []Candidate
 	return dst
 }
 
-func sortByProb(cands []Candidate) {
-	slices.SortFunc(cands, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(b.Prob, a.Prob), cmp.Compare(a.ID, b.ID))
-	})
+// byProb orders candidates likeliest first, equal ones by id.
+func byProb(a, b Candidate) int {
+	return cmp.Or(cmp.Compare(b.Prob, a.Prob), cmp.Compare(a.ID, b.ID))
 }

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,7 @@ func TestSamplerFilters(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := s.distribution(append([]float32(nil), logits...))
+		slices.SortFunc(got, byProb) // where nothing is cut the order is that of the ids
 		sum := 0.0
 		ids := make([]int32, 0, 4)
 		for _, x := range got {
@@ -156,6 +158,59 @@ func TestSamplerRefuses(t *testing.T) {
 	for _, bad := range []Sampling{{Temperature: -1}, {Temperature: math.NaN()}, {TopK: -1}, {TopP: 1.5}, {MinP: -0.1}, {RepetitionPenalty: -2}, {RepetitionWindow: -1}} {
 		if _, err := NewSampler(bad); err == nil {
 			t.Errorf("%+v was accepted", bad)
+		}
+	}
+}
+
+// TestLikeliestEqualsSort compares the heap with sorting everything.
+func TestLikeliestEqualsSort(t *testing.T) {
+	r := tensor.NewRNG(8, 8)
+	for round := range 200 {
+		n := 1 + r.Intn(uint64(round), 300)
+		logits := make([]float32, n)
+		r.Normal(logits, uint64(round)*1000, 2)
+		for i := range logits { // ties too
+			logits[i] = float32(math.Round(float64(logits[i])*4) / 4)
+		}
+		k, p := r.Intn(uint64(1000+round), n+3), r.Float64(uint64(5000+round))
+		if round%3 == 0 {
+			k = 0
+		}
+		s, err := NewSampler(Sampling{Temperature: 1, TopK: k, TopP: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := softmax(nil, logits, 1)
+		slices.SortFunc(want, byProb)
+		if k > 0 && k < n {
+			want = want[:k]
+		}
+		want = topP(want, p)
+		got := s.distribution(logits)
+		if len(got) != len(want) {
+			t.Fatalf("round %d: top-k %d, top-p %v keep %d of %d, want %d", round, k, p, len(got), n, len(want))
+		}
+		for i := range got {
+			if got[i].ID != want[i].ID {
+				t.Fatalf("round %d: candidate %d is %d, want %d", round, i, got[i].ID, want[i].ID)
+			}
+		}
+	}
+}
+
+func BenchmarkSampler(b *testing.B) {
+	logits := make([]float32, 32000)
+	tensor.NewRNG(3, 3).Normal(logits, 0, 3)
+	s, err := NewSampler(Sampling{Temperature: 0.8, TopP: 0.95})
+	if err != nil {
+		b.Fatal(err)
+	}
+	work := make([]float32, len(logits))
+	b.ReportAllocs()
+	for b.Loop() {
+		copy(work, logits)
+		if _, err := s.Next(work); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
