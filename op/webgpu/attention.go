@@ -35,8 +35,12 @@ func (b *Backend) attentionTile(dq int) attentionShape {
 	for bytes() > limit && s.keys > s.chunk {
 		s.keys /= 2
 	}
-	for bytes() > limit && s.rows > 1 {
+	for bytes() > limit && s.rows > 8 {
 		s.rows /= 2
+	}
+	for bytes() > limit && s.chunk > 1 {
+		s.chunk /= 2
+		s.keys = s.chunk
 	}
 	return s
 }

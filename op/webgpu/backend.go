@@ -172,5 +172,5 @@ func (b *Backend) Close() error {
 // Compiled is the number of pipelines built so far: constant in steady state.
 func (b *Backend) Compiled() int { return b.compiled }
 
-// isType reports a buffer's element type without the interface's cost.
+// isHalf reports whether a tensor's elements are f16.
 func isHalf(t op.Tensor) bool { return t.Buf.(*buffer).typ == tensor.F16 }

@@ -96,7 +96,7 @@ func (b *Backend) GLUBackward(a op.GLUBackward) error {
 		c.out(a.DOut)
 		c.out(other)
 		c.words(uint32(n))
-		return c.threads(n)
+		return c.groups((n + 1023) / 1024)
 	}
 	c := b.begin(b.plain(a.Label()))
 	c.in(a.Gate)
@@ -105,7 +105,7 @@ func (b *Backend) GLUBackward(a op.GLUBackward) error {
 	c.out(a.DGate)
 	c.out(a.DUp)
 	c.words(uint32(n))
-	return c.threads(n)
+	return c.groups((n + 1023) / 1024)
 }
 
 // samePlace reports whether two tensors begin at the same memory.

@@ -55,14 +55,19 @@ func (b *Backend) matmulKernel(f matmulForm, t Tile) *kernel {
 	v := variant{name: f.kernel()}
 	v.c = [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.MQ), int32(t.NQ), int32(t.Bufs), int32(t.Pad),
 		int32(t.Unroll), bit(f.half) | bit(f.check)<<1 | bit(f.gelu)<<2}
-	return b.kernel(v, func() []define {
-		d := []define{u("BM", t.BM), u("BN", t.BN), u("BK", t.BK), u("MQ", t.MQ), u("NQ", t.NQ), u("BUFS", t.Bufs), u("PAD", t.Pad), u("KU", t.Unroll),
+	k := b.kernel(v, func() []define {
+		d := []define{u("BM", t.BM), u("BN", t.BN), u("BK", t.BK), u("MQ", t.MQ), u("NQ", t.NQ), u("BUFS", t.Bufs), u("PAD", t.Pad), u("KU", t.Unroll), u("KLOW", t.kLow()),
 			flag("W16", f.half), flag("CHECK", f.check), flag("EXACT", t.exact())}
 		if f.paired {
 			d = append(d, flag("GELU", f.gelu))
 		}
 		return d
 	})
+	if len(k.pipelines) == 0 {
+		f.acc, f.residual = false, false // the same kernel
+		k.label = f.name()
+	}
+	return k
 }
 
 // MatMul is C = op(A)·op(B), + C with Acc, + Residual when present.

@@ -21,7 +21,7 @@ func (b *Backend) RMSNorm(a op.RMSNorm) error {
 
 // normGroups is how many workgroups share the rows of a backward norm: enough to
 // fill a large GPU, few enough that their partial sums are small.
-const normGroups = 1024
+const normGroups = 2048
 
 // RMSNormBackward gives DX (added to with AddDX) and adds to DW: in one pass for
 // few rows, else through partial sums.
@@ -49,5 +49,5 @@ func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 	c.scratch(scratchPartials, uint64(4*groups*cols), false)
 	c.out(a.DW)
 	c.words(uint32(groups), uint32(cols))
-	return c.groups((cols + 31) / 32)
+	return c.groups((cols + 7) / 8)
 }

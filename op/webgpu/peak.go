@@ -95,7 +95,8 @@ func (b *Backend) fill(t op.Tensor, word uint32) error {
 func (b *Backend) copyBandwidth(overhead time.Duration) (float64, error) {
 	n, repeats := 1<<20, 1
 	if b.tuner.budget >= 1e10 {
-		n = int(min(b.dev.Limits().BindingSize, 256<<20) / 4)
+		// Little enough for one row of workgroups: see flat_id in 00_shared.wgsl.
+		n = int(min(b.dev.Limits().BindingSize, 240<<20) / 4)
 		repeats = 10
 	}
 	var t [2]op.Tensor

@@ -41,6 +41,14 @@ func (t Tile) exact() bool {
 	return t.BM*t.BK/16%t.threads() == 0 && t.BN*t.BK/16%t.threads() == 0
 }
 
+// kLow is how many quads along k neighbouring threads copy.
+func (t Tile) kLow() int {
+	if t.BK%16 == 0 {
+		return 4
+	}
+	return 2
+}
+
 // memory is the workgroup memory that the tile needs, in bytes.
 func (t Tile) memory() int { return t.Bufs * t.BK * (t.BM/4 + t.BN/4 + 2*t.Pad) * 16 }
 

@@ -208,8 +208,8 @@ fn short_rows(group: u32, groups: u32, lid: u32) {
 
 // --- KERNEL: rmsnorm_backward_dw ---
 // The second pass: dw[c] += Σ_p partials[p, c]. partials (P, C), dw (C).
-// A workgroup takes 32 channels; each of its 8 rows of threads sums every 8th
-// partial, and the first adds up the 8 sums. 1-D dispatch over ceil(C/32).
+// A workgroup takes 8 channels; each of its 32 rows of threads sums every 32nd
+// partial, and the first adds up the 32 sums. 1-D dispatch over ceil(C/8).
 @group(0) @binding(0) var<storage, read> partials: array<f32>;
 @group(0) @binding(1) var<storage, read_write> dw: array<f32>;
 @group(0) @binding(2) var<uniform> dims: NormDims;   // n: partials P
@@ -218,19 +218,19 @@ var<workgroup> sums: array<f32, 256>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-  let c = wid.x * 32u + (lid & 31u);
+  let c = wid.x * 8u + (lid & 7u);
   var sum = 0.0;
   if (c < dims.c) {
-    for (var p = lid >> 5u; p < dims.n; p += 8u) {
+    for (var p = lid >> 3u; p < dims.n; p += 32u) {
       sum += partials[p * dims.c + c];
     }
   }
   sums[lid] = sum;
   workgroupBarrier();
-  if (lid < 32u && c < dims.c) {
+  if (lid < 8u && c < dims.c) {
     var total = dw[c];
-    for (var i = 0u; i < 8u; i++) {
-      total += sums[lid + 32u * i];
+    for (var i = 0u; i < 32u; i++) {
+      total += sums[lid + 8u * i];
     }
     dw[c] = total;
   }

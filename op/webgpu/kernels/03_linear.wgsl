@@ -19,6 +19,7 @@ const MQ: u32 = 1u;       // TM/4: quads of rows per thread
 const NQ: u32 = 1u;       // TN/4: quads of columns per thread
 const BUFS: u32 = 1u;     // slices in workgroup memory: 2 save one barrier of two
 const PAD: u32 = 1u;      // vec4s between rows of as_ and bs_, against bank conflicts
+const KLOW: u32 = 2u;     // 4, or 2 where BK is no multiple of 16
 const KU: u32 = 1u;       // steps along k that are written out, divides BK
 const CHECK: bool = true; // false when BM, BN and BK divide M, N and every slice
 const ACC: u32 = 1u;           // bits of a product's mode: C +=
@@ -64,12 +65,11 @@ struct Block {
 }
 
 // block_of deals blocks to threads. An operand that lies along k is read 4 rows
-// by 4 k at a time; two neighbours share a 32-byte sector, and their transposed
-// rows go to different banks.
+// by 4 k at a time: KLOW neighbours read one stretch of a row.
 fn block_of(index: u32, quads: u32, along_k: bool) -> Block {
   if (along_k) {
-    let rest = index >> 1u;
-    return Block((index & 1u) + 2u * (rest / quads), rest % quads);
+    let rest = index / KLOW;
+    return Block(index % KLOW + KLOW * (rest / quads), rest % quads);
   }
   return Block(index / quads, index % quads);
 }
@@ -159,11 +159,15 @@ fn mm_tile(row0: u32, col0: u32, split: u32, lid: u32) {
           let at = block_of(index, BM / 4u, A_ALONG_K);
           let to = (buf * BK + at.k * 4u) * AS + at.i;
           if (A_ALONG_K) {
+            // Every other pair of quads begins with its third row, so that eight
+            // threads meet no bank twice (with PAD 1).
+            let flip = at.k & 2u;
+            let turn = flip != 0u;
             let t = turn_block(staged[u * 4u], staged[u * 4u + 1u], staged[u * 4u + 2u], staged[u * 4u + 3u]);
-            as_[to] = t[0];
-            as_[to + AS] = t[1];
-            as_[to + 2u * AS] = t[2];
-            as_[to + 3u * AS] = t[3];
+            as_[to + flip * AS] = select(t[0], t[2], turn);
+            as_[to + (flip ^ 1u) * AS] = select(t[1], t[3], turn);
+            as_[to + (flip ^ 2u) * AS] = select(t[2], t[0], turn);
+            as_[to + (flip ^ 3u) * AS] = select(t[3], t[1], turn);
           } else {
             as_[to] = staged[u * 4u];
             as_[to + AS] = staged[u * 4u + 1u];
@@ -174,11 +178,15 @@ fn mm_tile(row0: u32, col0: u32, split: u32, lid: u32) {
           let at = block_of(index - A_BLOCKS, BN / 4u, B_ALONG_K);
           let to = (buf * BK + at.k * 4u) * BS + at.i;
           if (B_ALONG_K) {
+            // Every other pair of quads begins with its third row, so that eight
+            // threads meet no bank twice (with PAD 1).
+            let flip = at.k & 2u;
+            let turn = flip != 0u;
             let t = turn_block(staged[u * 4u], staged[u * 4u + 1u], staged[u * 4u + 2u], staged[u * 4u + 3u]);
-            bs_[to] = t[0];
-            bs_[to + BS] = t[1];
-            bs_[to + 2u * BS] = t[2];
-            bs_[to + 3u * BS] = t[3];
+            bs_[to + flip * BS] = select(t[0], t[2], turn);
+            bs_[to + (flip ^ 1u) * BS] = select(t[1], t[3], turn);
+            bs_[to + (flip ^ 2u) * BS] = select(t[2], t[0], turn);
+            bs_[to + (flip ^ 3u) * BS] = select(t[3], t[1], turn);
           } else {
             bs_[to] = staged[u * 4u];
             bs_[to + BS] = staged[u * 4u + 1u];

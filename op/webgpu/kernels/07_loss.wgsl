@@ -93,11 +93,26 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   }
   let each = dims.alpha / f32(dims.v);
   let p_factor = 1.0 + 2.0 * dims.beta * lse;
-  for (var i = lid; i < dims.v; i += WG) {
+  let minus = 1.0 - dims.alpha;
+  var i = lid;
+  while (i + 3u * WG < dims.v) {   // four loads at a time
+    let l = vec4<f32>(logits[base + i], logits[base + i + WG], logits[base + i + 2u * WG], logits[base + i + 3u * WG]);
+    let at = vec4<u32>(i, i + WG, i + 2u * WG, i + 3u * WG);
+    var d = exp(l - lse) * p_factor - each;
+    d -= select(vec4<f32>(0.0), vec4<f32>(minus), at == vec4<u32>(select(0xffffffffu, hit, inside)));
+    d *= scale.grad_scale;
+    logits[base + i] = d.x;
+    logits[base + i + WG] = d.y;
+    logits[base + i + 2u * WG] = d.z;
+    logits[base + i + 3u * WG] = d.w;
+    i += 4u * WG;
+  }
+  while (i < dims.v) {
     var d = exp(logits[base + i] - lse) * p_factor - each;
     if (inside && i == hit) {
-      d -= 1.0 - dims.alpha;
+      d -= minus;
     }
     logits[base + i] = d * scale.grad_scale;
+    i += WG;
   }
 }

@@ -1,6 +1,11 @@
 // 09_backward_ffn: undoes 06_activation. out = act(gate)·up, so
 //   dup = dout·act(gate),  dgate = dout·up·act'(gate).
 
+// first_of_four is the first of a thread's four elements.
+fn first_of_four(wid: vec3<u32>, nwg: vec3<u32>, lid: u32) -> u32 {
+  return flat_wg(wid, nwg) * 4u * WG + lid;
+}
+
 // silu_pair is (silu x, silu' x), silu' = σ·(1 + x·(1 − σ)).
 fn silu_pair(x: f32) -> vec2<f32> {
   let e = exp(-abs(x));
@@ -23,7 +28,8 @@ fn gelu_pair(x: f32) -> vec2<f32> {
 }
 
 // --- KERNEL: swiglu_backward ---
-// gate, up, dout, dgate, dup (n), one element per thread, 1-D dispatch.
+// gate, up, dout, dgate, dup (n), four elements per thread, WG apart, so
+// that several loads are on their way. 1-D dispatch over ceil(n/4).
 @group(0) @binding(0) var<storage, read> gate: array<f32>;
 @group(0) @binding(1) var<storage, read> up: array<f32>;
 @group(0) @binding(2) var<storage, read> dout: array<f32>;
@@ -32,13 +38,17 @@ fn gelu_pair(x: f32) -> vec2<f32> {
 @group(0) @binding(5) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i < n) {
-    let act = silu_pair(gate[i]);
-    let d = dout[i];
-    dgate[i] = d * up[i] * act.y;
-    dup[i] = d * act.x;
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let at = first_of_four(wid, nwg, lid);
+  for (var u = 0u; u < 4u; u++) { // unroll
+    let i = at + u * WG;
+    if (i < n) {
+      let act = silu_pair(gate[i]);
+      let d = dout[i];
+      dgate[i] = d * up[i] * act.y;
+      dup[i] = d * act.x;
+    }
   }
 }
 
@@ -52,20 +62,32 @@ const TO_GATE: bool = false;
 @group(0) @binding(4) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i < n) {
-    let act = silu_pair(gate[i]);
-    let d = dx[i];
-    let g = d * up[i] * act.y;
-    let u = d * act.x;
-    dx[i] = select(u, g, TO_GATE);
-    other[i] = select(g, u, TO_GATE);
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let at = first_of_four(wid, nwg, lid);
+  var act = array<vec2<f32>, 4>();
+  var d = vec4<f32>();
+  var y = vec4<f32>();
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      act[k] = silu_pair(gate[at + k * WG]);
+      d[k] = dx[at + k * WG];
+      y[k] = up[at + k * WG];
+    }
+  }
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      let g = d[k] * y[k] * act[k].y;
+      let u = d[k] * act[k].x;
+      dx[at + k * WG] = select(u, g, TO_GATE);
+      other[at + k * WG] = select(g, u, TO_GATE);
+    }
   }
 }
 
 // --- KERNEL: geglu_backward ---
-// gate, up, dout, dgate, dup (n), one element per thread, 1-D dispatch.
+// gate, up, dout, dgate, dup (n), four elements per thread, WG apart, so
+// that several loads are on their way. 1-D dispatch over ceil(n/4).
 @group(0) @binding(0) var<storage, read> gate: array<f32>;
 @group(0) @binding(1) var<storage, read> up: array<f32>;
 @group(0) @binding(2) var<storage, read> dout: array<f32>;
@@ -74,13 +96,17 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 @group(0) @binding(5) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i < n) {
-    let act = gelu_pair(gate[i]);
-    let d = dout[i];
-    dgate[i] = d * up[i] * act.y;
-    dup[i] = d * act.x;
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let at = first_of_four(wid, nwg, lid);
+  for (var u = 0u; u < 4u; u++) { // unroll
+    let i = at + u * WG;
+    if (i < n) {
+      let act = gelu_pair(gate[i]);
+      let d = dout[i];
+      dgate[i] = d * up[i] * act.y;
+      dup[i] = d * act.x;
+    }
   }
 }
 
@@ -94,14 +120,25 @@ const TO_GATE: bool = false;
 @group(0) @binding(4) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i < n) {
-    let act = gelu_pair(gate[i]);
-    let d = dx[i];
-    let g = d * up[i] * act.y;
-    let u = d * act.x;
-    dx[i] = select(u, g, TO_GATE);
-    other[i] = select(g, u, TO_GATE);
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let at = first_of_four(wid, nwg, lid);
+  var act = array<vec2<f32>, 4>();
+  var d = vec4<f32>();
+  var y = vec4<f32>();
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      act[k] = gelu_pair(gate[at + k * WG]);
+      d[k] = dx[at + k * WG];
+      y[k] = up[at + k * WG];
+    }
+  }
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      let g = d[k] * y[k] * act[k].y;
+      let u = d[k] * act[k].x;
+      dx[at + k * WG] = select(u, g, TO_GATE);
+      other[at + k * WG] = select(g, u, TO_GATE);
+    }
   }
 }
