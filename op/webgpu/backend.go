@@ -107,9 +107,7 @@ func (b *Backend) checkHalf() error {
 		_, err := b.pipeline(k, 0)
 		var shader *gpu.ShaderError
 		if errors.As(err, &shader) {
-			b.features.F16 = false
-			b.notice = joinNotice(b.notice, fmt.Sprintf("NOTE: f16 weights are off, training runs in f32: %v", err))
-			clear(b.kernels)
+			b.refuseHalf(err)
 			return nil
 		}
 		if err != nil {
@@ -118,6 +116,13 @@ func (b *Backend) checkHalf() error {
 	}
 	_ = b.dev.SaveCache(subject, "fine")
 	return nil
+}
+
+// refuseHalf goes on without f16.
+func (b *Backend) refuseHalf(why error) {
+	b.features.F16 = false
+	b.notice = joinNotice(b.notice, fmt.Sprintf("NOTE: f16 weights are off, training runs in f32: %v", why))
+	clear(b.kernels)
 }
 
 func joinNotice(a, b string) string {

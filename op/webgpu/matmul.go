@@ -86,7 +86,12 @@ func (b *Backend) MatMul(a op.MatMul) error {
 		}
 	}
 	f.vec = n%4 == 0 && (a.TransA && m%4 == 0 || !a.TransA && k%4 == 0)
-	return b.runMatMul(a, f, b.tile(f, m, n, k))
+	for {
+		t := b.tile(f, m, n, k)
+		if err := b.runMatMul(a, f, t); err == nil || !b.dropTile(t, err) {
+			return err
+		}
+	}
 }
 
 // runMatMul runs a product with a given tile, in one dispatch, in several by
@@ -224,7 +229,12 @@ func (b *Backend) MatMulGroup(items []op.MatMul) error {
 		for _, a := range items[1:] {
 			n += a.B.Cols()
 		}
-		return b.runGroup(items, f, b.tile(f, m, n/len(items), k))
+		for {
+			t := b.tile(f, m, n/len(items), k)
+			if err := b.runGroup(items, f, t); err == nil || !b.dropTile(t, err) {
+				return err
+			}
+		}
 	}
 	for _, a := range items {
 		if err := b.MatMul(a); err != nil {
@@ -296,7 +306,12 @@ func (b *Backend) GateUp(a op.GateUp) error {
 		return b.GLU(op.GLU{Gate: a.Gate, Up: a.Up, Out: a.Out, Act: a.Act})
 	}
 	f := matmulForm{half: isHalf(a.WGate), vec: true, paired: true, gelu: a.Act == op.GeLUTanh}
-	return b.runGateUp(a, f, b.tile(f, m, 2*n, k))
+	for {
+		t := b.tile(f, m, 2*n, k)
+		if err := b.runGateUp(a, f, t); err == nil || !b.dropTile(t, err) {
+			return err
+		}
+	}
 }
 
 // runGateUp runs the fused kernel with a given tile, whose NQ is even.

@@ -1,7 +1,9 @@
 package webgpu
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"os"
 	"slices"
@@ -148,6 +150,26 @@ func (b *Backend) tile(f matmulForm, m, n, k int) Tile {
 		t.chosen[class] = tile
 	}
 	return tile
+}
+
+// dropTile reports whether a product that failed is worth trying again: a tile
+// that the driver's compiler refuses is not used any more, with a notice, unless
+// it is the last or was asked for.
+func (b *Backend) dropTile(tile Tile, err error) bool {
+	t := &b.tuner
+	var shader *gpu.ShaderError
+	if !errors.As(err, &shader) || t.fixed != nil {
+		return false
+	}
+	i := slices.Index(t.tiles, tile)
+	if i < 0 || len(t.tiles) == 1 {
+		return false
+	}
+	t.tiles = slices.Delete(slices.Clone(t.tiles), i, i+1)
+	maps.DeleteFunc(t.chosen, func(_ tileClass, c Tile) bool { return c == tile })
+	maps.DeleteFunc(t.disk, func(_, name string) bool { return name == tile.String() })
+	b.notice = joinNotice(b.notice, fmt.Sprintf("NOTE: tile %v is left out: %v", tile, err))
+	return true
 }
 
 // staticTile is the choice without measuring: the largest tile that still makes

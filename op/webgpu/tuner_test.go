@@ -1,12 +1,15 @@
 package webgpu
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"tezgah/gpu"
 	"tezgah/gpu/gputest"
 	"tezgah/op"
+	"tezgah/tensor"
 )
 
 // TestTileIsFixed asks for a tile by environment and by option.
@@ -24,6 +27,38 @@ func TestTileIsFixed(t *testing.T) {
 	t.Setenv(tuneVariable, "sometimes")
 	if _, err := New(d, Options{}); err == nil || !strings.Contains(err.Error(), "auto, off or on") {
 		t.Errorf("%s=sometimes: got %v", tuneVariable, err)
+	}
+}
+
+// TestRefusedKernels acts as if the driver's compiler had refused kernels: the
+// backend goes on with what is left, and says so.
+func TestRefusedKernels(t *testing.T) {
+	b := newBoard(t, gpu.Options{})
+	refused := &gpu.ShaderError{Kernel: "matmul", Driver: "some driver", Message: "too many registers"}
+	for len(b.tuner.tiles) > 1 {
+		tile := b.tile(matmulForm{vec: true}, 4096, 4096, 4096)
+		if !b.dropTile(tile, fmt.Errorf("matmul: %w", refused)) {
+			t.Fatalf("%v is not dropped", tile)
+		}
+		if slices.Contains(b.tuner.tiles, tile) || !strings.Contains(b.Notice(), tile.String()) {
+			t.Fatalf("after %v was refused: tiles %v, notice %q", tile, b.tuner.tiles, b.Notice())
+		}
+	}
+	if last := b.tuner.tiles[0]; b.dropTile(last, refused) {
+		t.Error("the last tile is dropped")
+	}
+	if b.dropTile(b.tuner.tiles[0], gpu.ErrLost) {
+		t.Error("a tile is dropped for a lost device")
+	}
+	b.refuseHalf(refused)
+	if _, err := b.Alloc("x", tensor.F16, 1); err == nil || b.Limits().F16 || !strings.Contains(b.Notice(), "f32") {
+		t.Errorf("without f16: alloc says %v, limits %+v, notice %q", err, b.Limits(), b.Notice())
+	}
+	x, y := b.floats(numbers(0, 256)...).Reshape(16, 16), b.floats(numbers(0, 256)...).Reshape(16, 16)
+	z := b.floats(make([]float32, 256)...).Reshape(16, 16)
+	b.r.MatMul(op.MatMul{A: x, B: y, C: z})
+	if got := b.read(z)[17]; got != 50936 { // Σ (16+k)·(16k+1)
+		t.Errorf("a product with what is left: element (1, 1) is %v, want 50936", got)
 	}
 }
 
