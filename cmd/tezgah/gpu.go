@@ -24,7 +24,7 @@ func openGPU(device string) (op.Backend, string, error) {
 		dev.Close()
 		return nil, "", err
 	}
-	return b, dev.Notice(), nil
+	return b, b.Notice(), nil
 }
 
 // gpuRows lists the GPUs for tezgah devices.
