@@ -6,7 +6,7 @@
 GO ?= go
 export CGO_ENABLED = 0
 
-.PHONY: build test test-browser check bench
+.PHONY: build test test-browser check bench bench-gemm
 
 build:
 	$(GO) build -o bin/tezgah ./cmd/tezgah
@@ -31,5 +31,12 @@ check:
 	GOOS=darwin GOARCH=arm64 $(GO) build ./...
 	GOOS=js GOARCH=wasm $(GO) build ./...
 
-bench:
+bench: bench-gemm
 	$(GO) run ./cmd/tezgah bench
+
+# Products beside OpenBLAS, where a C compiler and OpenBLAS are there; without
+# them the products beside the peak alone.
+bench-gemm:
+	@mkdir -p bin; if cc -O2 -o bin/sgemm bench/openblas/sgemm.c -lopenblas 2>/dev/null; then openblas="-openblas bin/sgemm"; \
+	else echo "no C compiler or no OpenBLAS: products beside the peak alone"; fi; \
+	$(GO) run ./op/cpu/internal/kern/gemmbench $$openblas
