@@ -15,7 +15,7 @@ import (
 var kernelFiles embed.FS
 
 // library reads the kernel files once.
-var library = sync.OnceValues(func() (*wgsl.Library, error) {
+var library = sync.OnceValues(func() (*wgsl.Folder, error) {
 	sub, err := fs.Sub(kernelFiles, "kernels")
 	if err != nil {
 		return nil, err

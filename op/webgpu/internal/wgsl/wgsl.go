@@ -63,8 +63,8 @@ type Features struct {
 // Define gives a declared constant another value, for instance {"TILE", "8u"}.
 type Define struct{ Name, Value string }
 
-// Library holds the kernels of a folder.
-type Library struct {
+// Folder holds the kernels of a folder of WGSL files.
+type Folder struct {
 	shared  string
 	kernels map[string]kernel
 }
@@ -79,13 +79,13 @@ var marker = regexp.MustCompile(`^\s*// --- KERNEL: (\w+) ---\s*$`)
 // Load reads every *.wgsl file in the root of a folder. Errors name the file:
 // no shared preamble, a marker in it, a file without a kernel, two kernels of
 // one name, an enable line, a marker-like line that is not one.
-func Load(fsys fs.FS) (*Library, error) {
+func Load(fsys fs.FS) (*Folder, error) {
 	names, err := fs.Glob(fsys, "*.wgsl")
 	if err != nil {
 		return nil, fmt.Errorf("wgsl: %w", err)
 	}
 	sort.Strings(names)
-	l := &Library{kernels: map[string]kernel{}}
+	l := &Folder{kernels: map[string]kernel{}}
 	found := false
 	for _, name := range names {
 		data, err := fs.ReadFile(fsys, name)
@@ -121,7 +121,7 @@ func readShared(name, text string) (string, error) {
 }
 
 // add takes the kernels of a file.
-func (l *Library) add(name, text string) error {
+func (l *Folder) add(name, text string) error {
 	parts, err := split(name, text)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func split(name, text string) ([]part, error) {
 }
 
 // Kernels lists the kernels in order of name.
-func (l *Library) Kernels() []string {
+func (l *Folder) Kernels() []string {
 	names := make([]string, 0, len(l.kernels))
 	for name := range l.kernels {
 		names = append(names, name)
@@ -174,11 +174,11 @@ func (l *Library) Kernels() []string {
 }
 
 // File is the file that a kernel is in, "" if there is no such kernel.
-func (l *Library) File(name string) string { return l.kernels[name].file }
+func (l *Folder) File(name string) string { return l.kernels[name].file }
 
 // Source assembles a kernel for a device. Errors: an unknown kernel, a name to
 // define that is not declared, a faulty #if, and ErrUnsupported.
-func (l *Library) Source(name string, f Features, defines ...Define) (string, error) {
+func (l *Folder) Source(name string, f Features, defines ...Define) (string, error) {
 	k, ok := l.kernels[name]
 	if !ok {
 		return "", fmt.Errorf("wgsl: there is no kernel %q", name)

@@ -18,7 +18,7 @@ func files(pairs ...string) fstest.MapFS {
 
 const shared = "const WG: u32 = 256u;\n"
 
-func load(t *testing.T, pairs ...string) *Library {
+func load(t *testing.T, pairs ...string) *Folder {
 	t.Helper()
 	l, err := Load(files(append([]string{SharedFile, shared}, pairs...)...))
 	if err != nil {
