@@ -49,9 +49,13 @@ func ModelOf(path string) (model.Config, error) {
 		return model.Config{}, err
 	}
 	defer f.Close()
-	var c model.Config
+	return configOf(f)
+}
+
+// configOf reads the configuration of an open model file.
+func configOf(f *checkpoint.LLM) (c model.Config, err error) {
 	if err := json.Unmarshal(f.Header.Config, &c); err != nil {
-		return c, fmt.Errorf("%s: model configuration: %w", path, err)
+		return c, fmt.Errorf("%s: model configuration: %w", f.Name(), err)
 	}
 	return c.WithDefaults(), c.Validate()
 }
@@ -71,7 +75,7 @@ func LoadModel(r *op.Runner, path string, mirror bool) (*Loaded, error) {
 		return nil, err
 	}
 	defer f.Close()
-	cfg, err := ModelOf(path)
+	cfg, err := configOf(f)
 	if err != nil {
 		return nil, err
 	}

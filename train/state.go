@@ -154,11 +154,11 @@ func (t *Trainer) load(f *checkpoint.LLM) error {
 }
 
 func sameModel(f *checkpoint.LLM, want model.Config) error {
-	var got model.Config
-	if err := json.Unmarshal(f.Header.Config, &got); err != nil {
-		return fmt.Errorf("%s: model configuration: %w", f.Name(), err)
+	got, err := configOf(f)
+	if err != nil {
+		return err
 	}
-	if got.WithDefaults() != want.WithDefaults() {
+	if got != want.WithDefaults() {
 		return fmt.Errorf("%s holds another model than the run's %s", f.Name(), configName)
 	}
 	return nil

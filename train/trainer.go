@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -26,11 +27,8 @@ type Options struct {
 	Version  string      // of the program, for the record
 	Args     []string    // the command line, for the record
 	Observer Observer
-	JSON     jsonWriter // run-log lines are copied here; may be nil
+	JSON     io.Writer // run-log lines are copied here; may be nil
 }
-
-// jsonWriter is io.Writer under a name that says what it gets.
-type jsonWriter interface{ Write(p []byte) (int, error) }
 
 // Observer hears what happens, on the trainer's goroutine. Any field may be nil.
 type Observer struct {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"tezgah/gpu"
 	"tezgah/op"
 	"tezgah/op/cpu"
 )
@@ -44,6 +46,9 @@ func (d *deviceFlags) open() (op.Backend, error) {
 		if err == nil {
 			say(notice)
 			return b, nil
+		}
+		if !errors.Is(err, gpu.ErrNoAdapter) { // there is one, and it should have worked
+			say("the GPU cannot be used, going on with the CPU: " + err.Error())
 		}
 		return d.openCPU()
 	}
