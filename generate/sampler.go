@@ -190,27 +190,25 @@ func (s *Sampler) distribution(logits []float32) []Candidate {
 }
 
 // likeliest returns the candidates that top-k and then top-p keep, likeliest
-// first. It takes them one by one off a heap in c.
+// first. It takes them one by one off a heap in c; without top-k it stops as
+// soon as top-p is reached, for the probabilities of all sum to 1.
 func (s *Sampler) likeliest(c []Candidate) []Candidate {
-	n := len(c)
-	for i := n/2 - 1; i >= 0; i-- {
+	for i := len(c)/2 - 1; i >= 0; i-- {
 		siftDown(c, i)
 	}
-	k := n
+	k, enough := len(c), 2.0 // more than any sum
 	if s.TopK > 0 {
 		k = min(k, s.TopK)
+	} else {
+		enough = s.TopP
 	}
-	sum := 0.0
 	heap := c
-	for len(c)-len(heap) < k {
+	for sum := 0.0; len(c)-len(heap) < k && sum < enough; {
 		sum += heap[0].Prob
 		last := len(heap) - 1
 		heap[0], heap[last] = heap[last], heap[0]
 		heap = heap[:last]
 		siftDown(heap, 0)
-		if s.TopK == 0 && s.TopP > 0 && s.TopP < 1 && sum >= s.TopP {
-			break // without top-k the probabilities sum to 1
-		}
 	}
 	taken := c[len(heap):] // the likeliest stands last
 	slices.Reverse(taken)

@@ -272,7 +272,7 @@ func (t *Trainer) checkMemory() error {
 		t.opt.Observer.Memory(plan, free)
 	}
 	if free > 0 && plan.Total() > free {
-		return fmt.Errorf("the run needs %s and %s has %s free: %s", FormatBytes(plan.Total()), t.backend.Device(), FormatBytes(free), lessMemory)
+		return fmt.Errorf("the run needs %s and %s has %s free: %s", model.FormatBytes(plan.Total()), t.backend.Device(), model.FormatBytes(free), lessMemory)
 	}
 	return nil
 }
@@ -283,7 +283,7 @@ func (t *Trainer) tooLarge(err error) error {
 	if planErr != nil {
 		return err
 	}
-	return fmt.Errorf("%w (the run needs %s in all: %s)", err, FormatBytes(plan.Total()), lessMemory)
+	return fmt.Errorf("%w (the run needs %s in all: %s)", err, model.FormatBytes(plan.Total()), lessMemory)
 }
 
 func (t *Trainer) plan() (model.Plan, error) {
@@ -366,18 +366,4 @@ func (t *Trainer) notice(s string) {
 	if t.opt.Observer.Notice != nil {
 		t.opt.Observer.Notice(s)
 	}
-}
-
-// FormatBytes renders a size in binary units, such as "1.5 GiB".
-func FormatBytes(n int64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, i := float64(n)/unit, 0
-	for f >= unit && i < 4 {
-		f /= unit
-		i++
-	}
-	return fmt.Sprintf("%.1f %ciB", f, "KMGTP"[i])
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"tezgah/train"
+	"tezgah/model"
 )
 
 // statusLine shows progress on standard error: one line that is written over
@@ -101,4 +101,4 @@ func count[T int | int64 | float64](n T) string {
 }
 
 // formatBytes renders a size in binary units.
-func formatBytes(n int64) string { return train.FormatBytes(n) }
+func formatBytes(n int64) string { return model.FormatBytes(n) }
