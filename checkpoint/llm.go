@@ -19,6 +19,8 @@ const (
 	keyFacts     = "tezgah.facts"
 	keyState     = "tezgah.state"
 	keyTokenizer = "tezgah.tokenizer"
+	keyChat      = "tezgah.chat_template"
+	keyLoRA      = "tezgah.lora"
 )
 
 // momentPrefix begins the names of the optimizer's tensors.
@@ -40,6 +42,15 @@ type Header struct {
 	// number counters, data cursor. One JSON value, or nil in a model that
 	// can only generate.
 	State json.RawMessage
+	// ChatTemplate names how a conversation becomes text ("chatml"), for a
+	// model that was trained on conversations; else empty.
+	ChatTemplate string
+	// LoRA says, in a file that holds adapters in place of weights, how they
+	// were made: {"rank": r, "alpha": α, "targets": ["wq", …]}. One JSON value,
+	// or nil. The weights then are the pairs NAME.lora_a (in, r) and
+	// NAME.lora_b (r, out), which add α/r · a·b to the weight NAME of the base
+	// model (Hu et al. 2021), whose configuration Config is.
+	LoRA json.RawMessage
 }
 
 // SaveLLM writes a model under path, atomically: the disk's free space is
@@ -85,7 +96,7 @@ func planLLM(h Header, weights, moments []Tensor) (*plan, error) {
 	for _, j := range []struct {
 		key string
 		raw json.RawMessage
-	}{{keyConfig, h.Config}, {keyFacts, h.Facts}, {keyState, h.State}} {
+	}{{keyConfig, h.Config}, {keyFacts, h.Facts}, {keyState, h.State}, {keyLoRA, h.LoRA}} {
 		if j.raw == nil {
 			continue
 		}
@@ -93,6 +104,9 @@ func planLLM(h Header, weights, moments []Tensor) (*plan, error) {
 			return nil, fmt.Errorf("metadata %q is not valid JSON", j.key)
 		}
 		meta = append(meta, pair{j.key, string(j.raw)})
+	}
+	if h.ChatTemplate != "" {
+		meta = append(meta, pair{keyChat, h.ChatTemplate})
 	}
 	ts := append(append([]Tensor(nil), weights...), moments...)
 	meta = append(meta, pair{keySums, strings.Repeat(zeros, len(ts))})
@@ -149,8 +163,8 @@ func newLLM(f *File) (*LLM, error) {
 	case meta[keySelf] == "" || !f.hasSums:
 		return nil, f.damaged(fmt.Errorf("version 1 has checksums, this file lacks %q or %q", keySelf, keySums))
 	}
-	h := Header{Version: version, Tokenizer: []byte(meta[keyTokenizer])}
-	for key, dst := range map[string]*json.RawMessage{keyConfig: &h.Config, keyFacts: &h.Facts, keyState: &h.State} {
+	h := Header{Version: version, Tokenizer: []byte(meta[keyTokenizer]), ChatTemplate: meta[keyChat]}
+	for key, dst := range map[string]*json.RawMessage{keyConfig: &h.Config, keyFacts: &h.Facts, keyState: &h.State, keyLoRA: &h.LoRA} {
 		s, ok := meta[key]
 		if !ok {
 			continue

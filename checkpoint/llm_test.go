@@ -82,9 +82,34 @@ func TestLLMWithoutExtras(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := l.Header; h.State != nil || h.Facts != nil || len(h.Tokenizer) != 0 || len(l.Moments()) != 0 {
+	if h := l.Header; h.ChatTemplate != "" || h.LoRA != nil || h.State != nil || h.Facts != nil || len(h.Tokenizer) != 0 || len(l.Moments()) != 0 {
 		t.Errorf("header %+v, moments %v", h, l.Moments())
 	}
+}
+
+// TestLLMOptionalKeys: what version 1 got later is written, read, and absent
+// from files that do not have it.
+func TestLLMOptionalKeys(t *testing.T) {
+	h, w, m := sample()
+	h.ChatTemplate, h.LoRA = "chatml", json.RawMessage(`{"rank":2,"alpha":4,"targets":["wq"]}`)
+	var f MemFile
+	if _, err := WriteLLM(&f, h, w, m); err != nil {
+		t.Fatal(err)
+	}
+	l, err := readLLM(f.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSample(t, l)
+	if l.Header.ChatTemplate != h.ChatTemplate || string(l.Header.LoRA) != string(h.LoRA) {
+		t.Errorf("read chat template %q and LoRA %s", l.Header.ChatTemplate, l.Header.LoRA)
+	}
+	if plain := sampleBytes(t); bytes.Contains(plain, []byte(keyChat)) || bytes.Contains(plain, []byte(keyLoRA)) {
+		t.Error("a file without chat template and adapters has their keys")
+	}
+	h.LoRA = json.RawMessage("{")
+	_, err = WriteLLM(new(MemFile), h, w, m)
+	wantError(t, err, keyLoRA, "JSON")
 }
 
 func TestLLMRefusesInput(t *testing.T) {
