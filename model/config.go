@@ -26,6 +26,8 @@ type Config struct {
 	Tied       bool    `json:"tied"`       // lm_head is tok_emb transposed; false means a matrix of its own
 	Activation string  `json:"activation"` // "silu" or "gelu_tanh"; "" means "silu"
 	InitStd    float64 `json:"init_std"`   // standard deviation of initial weights; 0 means 0.02
+
+	RopeScaling RopeScaling `json:"rope_scaling,omitzero"` // of the rotary frequencies; zero means none
 }
 
 // WithDefaults returns the configuration with every zero field that has a
@@ -88,6 +90,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("model config: norm_eps is %v, want a number between 0 and 1", c.NormEps)
 	case !(c.InitStd > 0 && c.InitStd < 10):
 		return fmt.Errorf("model config: init_std is %v, want a number between 0 and 10", c.InitStd)
+	}
+	if err := c.RopeScaling.validate(); err != nil {
+		return err
 	}
 	_, err := c.activation()
 	return err

@@ -35,7 +35,8 @@ func (o TrainOptions) validate() error {
 }
 
 // Graph is a model laid out for batches of one size, with every activation
-// allocated. Its methods are lists of ops; after NewGraph nothing is allocated.
+// allocated. Its methods are lists of ops; after NewGraph nothing is allocated
+// but what Logits hands out.
 type Graph struct {
 	r   *op.Runner
 	mem *memory
@@ -177,6 +178,19 @@ func (g *Graph) Evaluate(tokens, targets, docStart []int32) error {
 	return g.r.Err()
 }
 
+// Logits runs one batch forward and hands the logits of all positions to part,
+// chunk by chunk in order: logits (R, V) are those of rows first to first+R−1
+// of the N, valid until part returns. An error of part ends the pass and is
+// returned. Losses stay as they are. This is for comparing engines and for
+// looking closely; it copies N·V numbers to the host.
+func (g *Graph) Logits(tokens, docStart []int32, part func(first int, logits []float32) error) error {
+	if err := g.loadInputs(tokens, docStart); err != nil {
+		return err
+	}
+	g.forward()
+	return g.headLogits(part)
+}
+
 // forward: 01 → [02 → 03 QKV → 04 → 05 → 03 O → 02 → 03 gate/up → 06 → 03 down] × L.
 func (g *Graph) forward() {
 	g.p.fresh()
@@ -204,30 +218,55 @@ func (g *Graph) backward() {
 
 // load checks a batch and copies it to the device.
 func (g *Graph) load(tokens, targets, docStart []int32) error {
-	if err := g.checkBatch(tokens, targets, docStart); err != nil {
+	if err := g.checkTargets(targets); err != nil {
+		return err
+	}
+	if err := g.loadInputs(tokens, docStart); err != nil {
+		return err
+	}
+	op.WriteSlice(g.r, g.targets, targets)
+	return g.r.Err()
+}
+
+// loadInputs is load for passes without a loss.
+func (g *Graph) loadInputs(tokens, docStart []int32) error {
+	if err := g.checkInputs(tokens, docStart); err != nil {
 		return err
 	}
 	op.WriteSlice(g.r, g.tokens, tokens)
-	op.WriteSlice(g.r, g.targets, targets)
 	if g.opt.DocMask {
 		op.WriteSlice(g.r, g.docStart, docStart)
 	}
 	return g.r.Err()
 }
 
-func (g *Graph) checkBatch(tokens, targets, docStart []int32) error {
-	N, V := g.Rows(), int32(g.cfg.VocabSize)
-	if len(tokens) != N || len(targets) != N {
-		return fmt.Errorf("batch: got %d tokens and %d targets, want %d (batch %d × context %d) of each",
-			len(tokens), len(targets), N, g.opt.Batch, g.opt.Context)
+// checkLen says whether a batch has N of what.
+func (g *Graph) checkLen(what string, n int) error {
+	if n != g.Rows() {
+		return fmt.Errorf("batch: got %d %s, want %d (batch %d × context %d)", n, what, g.Rows(), g.opt.Batch, g.opt.Context)
 	}
-	if err := checkTokens(tokens, V); err != nil {
+	return nil
+}
+
+func (g *Graph) checkTargets(targets []int32) error {
+	if err := g.checkLen("targets", len(targets)); err != nil {
 		return err
 	}
+	V := int32(g.cfg.VocabSize)
 	for i, t := range targets {
 		if t != IgnoreIndex && (t < 0 || t >= V) {
 			return fmt.Errorf("batch: target %d is %d, want 0 to %d, or %d to ignore it", i, t, V-1, IgnoreIndex)
 		}
+	}
+	return nil
+}
+
+func (g *Graph) checkInputs(tokens, docStart []int32) error {
+	if err := g.checkLen("tokens", len(tokens)); err != nil {
+		return err
+	}
+	if err := checkTokens(tokens, int32(g.cfg.VocabSize)); err != nil {
+		return err
 	}
 	if !g.opt.DocMask {
 		if docStart != nil {
@@ -235,8 +274,8 @@ func (g *Graph) checkBatch(tokens, targets, docStart []int32) error {
 		}
 		return nil
 	}
-	if len(docStart) != N {
-		return fmt.Errorf("batch: got %d document starts, want %d", len(docStart), N)
+	if err := g.checkLen("document starts", len(docStart)); err != nil {
+		return err
 	}
 	for i, s := range docStart {
 		t := i % g.opt.Context

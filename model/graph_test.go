@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -232,7 +233,7 @@ func TestBadBatch(t *testing.T) {
 		scale            float32
 	}{
 		{"got 7 tokens", tokens[:7], targets, starts, 1},
-		{"got 8 tokens and 0 targets", tokens, nil, starts, 1},
+		{"got 0 targets", tokens, nil, starts, 1},
 		{"token 3 is 23", set(tokens, 3, 23), targets, starts, 1},
 		{"token 3 is -1", set(tokens, 3, -1), targets, starts, 1},
 		{"target 5 is 23", tokens, set(targets, 5, 23), starts, 1},
@@ -260,4 +261,104 @@ func TestBadBatch(t *testing.T) {
 			t.Errorf("NewGraph(%+v) succeeded", o)
 		}
 	}
+}
+
+// TestLogits: those of every position are the decoder's, however the rows are
+// cut into chunks, with a document mask too; and their log-probabilities are
+// the losses of Evaluate.
+func TestLogits(t *testing.T) {
+	for _, c := range []struct {
+		cfg    Config
+		opt    TrainOptions
+		params ParamOptions
+	}{
+		{odd, TrainOptions{Batch: 3, LossChunkRows: 1}, ParamOptions{}}, // 393 rows in chunks of 256 and 137
+		{tinyUntied, TrainOptions{Batch: 2}, ParamOptions{Grads: true}},
+		{tinyTied, TrainOptions{Batch: 2, DocMask: true, Recompute: true}, ParamOptions{Grads: true, Mirror: true}},
+	} {
+		p := cpuParams(t, 2, c.cfg, c.params)
+		g := must[*Graph](t)(NewGraph(p.r, p, c.opt))
+		B, T, V := c.opt.Batch, c.cfg.Context, c.cfg.VocabSize
+		tokens, targets := batchOf(c.cfg, B, T, 31)
+		var starts []int32
+		if c.opt.DocMask {
+			starts = docStarts(B, T, 4)
+		}
+		got := allLogits(t, g, tokens, starts)
+		if !c.opt.DocMask {
+			d := must[*Decoder](t)(NewDecoder(p.r, p, B, 0))
+			for pos := range T {
+				step := must[[]float32](t)(d.Step(columns(tokens, B, pos, pos+1)))
+				for b := range B {
+					near(t, "logits", row(got, b, pos, T, V), step[b*V:(b+1)*V], bound32)
+				}
+			}
+		}
+		if err := g.Evaluate(tokens, targets, starts); err != nil {
+			t.Fatal(err)
+		}
+		losses := make([]float32, B*T)
+		if err := g.RowLosses(losses); err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for i, loss := range losses {
+			sum += float64(loss)
+			want := rowLoss(got[i*V:(i+1)*V], targets[i])
+			if math.Abs(float64(loss)-want) > 1e-5 || (targets[i] == IgnoreIndex) != (loss == 0) {
+				t.Errorf("row %d, target %d: loss %v, want %v", i, targets[i], loss, want)
+			}
+		}
+		if total := must[float64](t)(g.LossSum()); !(total > 0) || math.Abs(total-sum) > 1e-5*sum {
+			t.Errorf("rows sum to %v, Evaluate summed %v", sum, total)
+		}
+	}
+}
+
+// allLogits gathers what Logits hands out, (N, V).
+func allLogits(t *testing.T, g *Graph, tokens, starts []int32) []float32 {
+	t.Helper()
+	var all []float32
+	if err := g.Logits(tokens, starts, func(first int, logits []float32) error {
+		if first*g.cfg.VocabSize != len(all) {
+			t.Fatalf("a chunk begins at row %d after %d numbers", first, len(all))
+		}
+		all = append(all, logits...)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// rowLoss is the cross-entropy of one row in float64, 0 for an ignored target.
+func rowLoss(logits []float32, target int32) float64 {
+	if target == IgnoreIndex {
+		return 0
+	}
+	sum := 0.0
+	for _, l := range logits {
+		sum += math.Exp(float64(l))
+	}
+	return math.Log(sum) - float64(logits[target])
+}
+
+// TestLogitsErrors: wrong sizes are named, and an error of the callback ends
+// the pass.
+func TestLogitsErrors(t *testing.T) {
+	p := cpuParams(t, 1, odd, ParamOptions{})
+	g := must[*Graph](t)(NewGraph(p.r, p, TrainOptions{Batch: 3, LossChunkRows: 1}))
+	tokens, _ := batchOf(odd, 3, odd.Context, 1)
+	calls := 0
+	stop := errors.New("enough")
+	if err := g.Logits(tokens, nil, func(int, []float32) error { calls++; return stop }); err != stop || calls != 1 {
+		t.Errorf("got error %v after %d calls, want the callback's after 1", err, calls)
+	}
+	if err := g.Logits(tokens[:5], nil, nil); err == nil || !strings.Contains(err.Error(), "got 5 tokens, want 393") {
+		t.Errorf("got error %v", err)
+	}
+	if err := g.RowLosses(make([]float32, 5)); err == nil || !strings.Contains(err.Error(), "room for 5, want 393") {
+		t.Errorf("got error %v", err)
+	}
+	allLogits(t, g, tokens, nil) // the graph still works
 }

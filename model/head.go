@@ -1,6 +1,8 @@
 package model
 
 import (
+	"fmt"
+
 	"tezgah/op"
 	"tezgah/tensor"
 )
@@ -66,10 +68,9 @@ func (g *Graph) chunkRows() int {
 // the last layer's output, left in dx.
 func (g *Graph) headForwardBackward(gradScale float32) {
 	r, h, s := g.r, &g.head, &g.back
-	r.RMSNorm(op.RMSNorm{X: h.x, W: h.norm, Y: h.y, RMSInv: h.rmsInv, Eps: g.eps})
+	g.finalNorm()
 	for lo := 0; lo < g.Rows(); lo += h.logits.Dims[0] {
-		c := g.chunk(lo)
-		r.MatMul(op.MatMul{A: c.y, B: h.w, TransB: g.cfg.Tied, C: c.logits})
+		c := g.chunkLogits(lo)
 		r.CrossEntropy(op.CrossEntropy{Logits: c.logits, Targets: c.targets, Loss: c.loss, Grad: true, Ignore: IgnoreIndex,
 			LabelSmoothing: float32(g.opt.LabelSmoothing), ZLoss: float32(g.opt.ZLoss), GradScale: gradScale})
 		dlogits := c.logits // in place
@@ -87,16 +88,46 @@ func (g *Graph) headForwardBackward(gradScale float32) {
 		DX: s.dx, DW: h.dnorm}) // dx =, dfinal_norm +=
 }
 
+// finalNorm computes y = norm(x).
+func (g *Graph) finalNorm() {
+	h := &g.head
+	g.r.RMSNorm(op.RMSNorm{X: h.x, W: h.norm, Y: h.y, RMSInv: h.rmsInv, Eps: g.eps})
+}
+
+// chunkLogits computes the logits of the chunk of rows from lo on.
+func (g *Graph) chunkLogits(lo int) lossChunk {
+	c := g.chunk(lo)
+	g.r.MatMul(op.MatMul{A: c.y, B: g.head.w, TransB: g.cfg.Tied, C: c.logits})
+	return c
+}
+
 // headForward computes the plain cross-entropy.
 func (g *Graph) headForward() {
 	r, h := g.r, &g.head
-	r.RMSNorm(op.RMSNorm{X: h.x, W: h.norm, Y: h.y, RMSInv: h.rmsInv, Eps: g.eps})
+	g.finalNorm()
 	for lo := 0; lo < g.Rows(); lo += h.logits.Dims[0] {
-		c := g.chunk(lo)
-		r.MatMul(op.MatMul{A: c.y, B: h.w, TransB: g.cfg.Tied, C: c.logits})
+		c := g.chunkLogits(lo)
 		r.CrossEntropy(op.CrossEntropy{Logits: c.logits, Targets: c.targets, Loss: c.loss, Ignore: IgnoreIndex})
 	}
 	r.Sum(op.Sum{X: h.loss, Out: h.sum, Scale: 1, Acc: true})
+}
+
+// headLogits reads the logits back chunk by chunk.
+func (g *Graph) headLogits(part func(first int, logits []float32) error) error {
+	h := &g.head
+	g.finalNorm()
+	host := make([]float32, h.logits.Len())
+	for lo := 0; lo < g.Rows(); lo += h.logits.Dims[0] {
+		c := g.chunkLogits(lo)
+		logits := host[:c.logits.Len()]
+		if err := op.ReadSlice(g.r, logits, c.logits); err != nil {
+			return err
+		}
+		if err := part(lo, logits); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lossChunk is the view of rows [lo, lo+rows).
@@ -128,4 +159,14 @@ func (g *Graph) LossSum() (sumNats float64, err error) {
 	}
 	g.r.Zero(g.head.sum)
 	return float64(g.head.host[0]), g.r.Err()
+}
+
+// RowLosses waits and copies the losses (nats) of the last batch's rows to dst
+// (N): what Evaluate or MicroStep summed, 0 where the target was IgnoreIndex.
+func (g *Graph) RowLosses(dst []float32) error {
+	if len(dst) != g.Rows() {
+		return fmt.Errorf("row losses: got room for %d, want %d (batch %d × context %d)",
+			len(dst), g.Rows(), g.opt.Batch, g.opt.Context)
+	}
+	return op.ReadSlice(g.r, dst, g.head.loss)
 }
