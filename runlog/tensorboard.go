@@ -8,6 +8,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,9 +23,10 @@ type TensorBoard struct {
 	f  *os.File
 }
 
-// OpenTensorBoard begins an event file in dir, which is made if need be. With
-// resumeStep above 0 the file tells TensorBoard that the run restarted, so
-// that values of later steps in the folder's older files are not shown.
+// OpenTensorBoard begins an event file in dir, which is made if need be, for a
+// run that has resumeStep steps behind it, 0 for a new one. The file tells
+// TensorBoard that the run starts at the step after: whatever the folder's
+// older files hold of that step and later ones is not shown any more.
 func OpenTensorBoard(dir string, resumeStep int64) (*TensorBoard, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fmt.Errorf("tensorboard: %w", err)
@@ -35,10 +38,8 @@ func OpenTensorBoard(dir string, resumeStep int64) (*TensorBoard, error) {
 	}
 	t := &TensorBoard{f: f}
 	b := record(event(now, 0, fieldFileVersion, []byte("brain.Event:2")))
-	if resumeStep > 0 {
-		// TensorBoard drops what is at the START's step or later.
-		b = append(b, record(event(now, resumeStep+1, fieldSessionLog, []byte{1 << 3, sessionStart}))...)
-	}
+	// TensorBoard drops what is at the START's step or later.
+	b = append(b, record(event(now, resumeStep+1, fieldSessionLog, []byte{1 << 3, sessionStart}))...)
 	if _, err := f.Write(b); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("tensorboard: %w", err)
@@ -46,23 +47,71 @@ func OpenTensorBoard(dir string, resumeStep int64) (*TensorBoard, error) {
 	return t, nil
 }
 
-// createEventFile makes events.out.tfevents.TIME.HOST; readers sort by name.
+// eventPrefix begins the name of every event file; TIME and HOST follow.
+const eventPrefix = "events.out.tfevents."
+
+// createEventFile makes events.out.tfevents.TIME.HOST. Readers take the files
+// in the order of their names, so TIME, in seconds, is made later than that of
+// every file which is there: also after a clock that went back, and for two
+// files within a second.
 func createEventFile(dir string, now time.Time) (*os.File, error) {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
 		host = "localhost"
 	}
-	base := fmt.Sprintf("events.out.tfevents.%010d.%s", now.Unix(), filepath.Base(host))
-	for i := 0; ; i++ {
-		name := base
-		if i > 0 { // a second run within the second
-			name = fmt.Sprintf("%s.%d", base, i)
-		}
+	last, err := lastEventTime(dir)
+	if err != nil {
+		return nil, err
+	}
+	for at := max(now.Unix(), last+1); ; at++ {
+		name := fmt.Sprintf("%s%010d.%s", eventPrefix, at, filepath.Base(host))
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		if !errors.Is(err, os.ErrExist) {
 			return f, err
 		}
 	}
+}
+
+// HasTensorBoard reports whether dir holds event files.
+func HasTensorBoard(dir string) bool {
+	last, err := lastEventTime(dir)
+	return err == nil && last > 0
+}
+
+// lastEventTime is the largest TIME of the event files in dir; 0 without any.
+func lastEventTime(dir string) (last int64, err error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range files {
+		rest, ok := strings.CutPrefix(e.Name(), eventPrefix)
+		if !ok {
+			continue
+		}
+		at, _, _ := strings.Cut(rest, ".")
+		if n, err := strconv.ParseInt(at, 10, 64); err == nil && len(at) <= 10 {
+			last = max(last, n)
+		}
+	}
+	return last, nil
+}
+
+// Replay writes the values of every step in a run log, for a run that was
+// logged without event files until now. Lines that cannot be read are left out.
+func (t *TensorBoard) Replay(logPath string) error {
+	for rec, err := range Read(logPath) {
+		if err != nil && rec.Line == 0 { // the file, not a line of it
+			return err
+		}
+		if err != nil || rec.Step == nil {
+			continue
+		}
+		if err := t.Step(*rec.Step); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Scalar writes one value; at is its time, zero for now.
@@ -98,6 +147,10 @@ func (t *TensorBoard) write(step int64, at time.Time, summary []byte) error {
 	}
 	return nil
 }
+
+// Sync flushes the file to the disk. Call it before a checkpoint is saved, so
+// that the events are never behind the checkpoints.
+func (t *TensorBoard) Sync() error { return t.f.Sync() }
 
 // Close closes the file.
 func (t *TensorBoard) Close() error { return t.f.Close() }

@@ -1,121 +1,16 @@
 package runlog
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"tezgah/runlog/tbtest"
 )
-
-// tbEvent is a decoded event.
-type tbEvent struct {
-	wall    float64
-	step    int64
-	version string
-	values  map[string]float32
-	start   bool
-}
-
-// decodeEvents reads an event file with the protobuf library and a plain
-// reading of the TFRecord format.
-func decodeEvents(t *testing.T, path string) []tbEvent {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	masked := func(b []byte) uint32 {
-		c := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
-		return ((c >> 15) | (c << 17)) + 0xa282ead8
-	}
-	var events []tbEvent
-	for len(b) > 0 {
-		n := binary.LittleEndian.Uint64(b)
-		if got, want := binary.LittleEndian.Uint32(b[8:]), masked(b[:8]); got != want {
-			t.Fatalf("checksum of the length is %08x, want %08x", got, want)
-		}
-		data := b[12 : 12+n]
-		if got, want := binary.LittleEndian.Uint32(b[12+n:]), masked(data); got != want {
-			t.Fatalf("checksum of the data is %08x, want %08x", got, want)
-		}
-		b = b[16+n:]
-		events = append(events, decodeEvent(t, data))
-	}
-	return events
-}
-
-func decodeEvent(t *testing.T, b []byte) tbEvent {
-	e := tbEvent{values: map[string]float32{}}
-	fields(t, b, func(num protowire.Number, v uint64, data []byte) {
-		switch num {
-		case 1:
-			e.wall = math.Float64frombits(v)
-		case 2:
-			e.step = int64(v)
-		case 3:
-			e.version = string(data)
-		case 5:
-			fields(t, data, func(num protowire.Number, _ uint64, value []byte) {
-				var tag string
-				var x float32
-				fields(t, value, func(num protowire.Number, v uint64, data []byte) {
-					switch num {
-					case 1:
-						tag = string(data)
-					case 2:
-						x = math.Float32frombits(uint32(v))
-					}
-				})
-				e.values[tag] = x
-			})
-		case 7:
-			fields(t, data, func(num protowire.Number, v uint64, _ []byte) { e.start = num == 1 && v == 1 })
-		default:
-			t.Errorf("unknown field %d", num)
-		}
-	})
-	return e
-}
-
-// fields walks the fields of a message.
-func fields(t *testing.T, b []byte, each func(num protowire.Number, v uint64, data []byte)) {
-	t.Helper()
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			t.Fatal(protowire.ParseError(n))
-		}
-		b = b[n:]
-		var v uint64
-		var data []byte
-		switch typ {
-		case protowire.VarintType:
-			v, n = protowire.ConsumeVarint(b)
-		case protowire.Fixed32Type:
-			var v32 uint32
-			v32, n = protowire.ConsumeFixed32(b)
-			v = uint64(v32)
-		case protowire.Fixed64Type:
-			v, n = protowire.ConsumeFixed64(b)
-		case protowire.BytesType:
-			data, n = protowire.ConsumeBytes(b)
-		default:
-			t.Fatalf("field %d has wire type %d", num, typ)
-		}
-		if n < 0 {
-			t.Fatal(protowire.ParseError(n))
-		}
-		b = b[n:]
-		each(num, v, data)
-	}
-}
 
 // TestTensorBoard writes a run and its resumption and decodes both files.
 func TestTensorBoard(t *testing.T) {
@@ -135,27 +30,108 @@ func TestTensorBoard(t *testing.T) {
 	check(t, second.Scalar("ğ", 3, math.NaN(), noon))
 	check(t, second.Close())
 
-	files, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
-	if err != nil || len(files) != 2 || !strings.HasPrefix(files[1], files[0][:len(dir)+30]) {
-		t.Fatalf("files %q, %v", files, err)
+	files := tbtest.Files(t, dir)
+	if len(files) != 2 {
+		t.Fatalf("files %q", files)
 	}
-	a := decodeEvents(t, files[0])
-	if len(a) != 4 || a[0].version != "brain.Event:2" || a[0].step != 0 || a[0].wall < 1.7e9 {
+	a := tbtest.Read(t, files[0])
+	if len(a) != 5 || a[0].Version != "brain.Event:2" || a[0].Step != 0 || a[0].Wall < 1.7e9 || !a[1].Start || a[1].Step != 1 {
 		t.Fatalf("first file: %+v", a)
 	}
 	want := map[string]float32{"loss/train": 2.5, "lr": 3e-4, "grad/norm": 1.5, "grad/clip": 0.5, "grad/nonfinite": 0, "tokens": 1024, "tok_per_s": 5e4}
-	if a[1].step != 1 || fmt.Sprint(a[1].values) != fmt.Sprint(want) || math.Abs(a[1].wall-float64(noon.UnixMilli())/1e3) > 1e-6 {
-		t.Errorf("first step: %+v, want %v", a[1], want)
+	if a[2].Step != 1 || fmt.Sprint(a[2].Values) != fmt.Sprint(want) || math.Abs(a[2].Wall-float64(noon.UnixMilli())/1e3) > 1e-6 {
+		t.Errorf("first step: %+v, want %v", a[2], want)
 	}
-	if a[2].values["loss/val"] != 2.25 || a[3].step != 1<<40 || a[3].values["bits_per_byte"] != 1.5 {
-		t.Errorf("later events: %+v", a[2:])
+	if a[3].Values["loss/val"] != 2.25 || a[4].Step != 1<<40 || a[4].Values["bits_per_byte"] != 1.5 {
+		t.Errorf("later events: %+v", a[3:])
 	}
-	b := decodeEvents(t, files[1])
-	if len(b) != 3 || b[0].version != "brain.Event:2" || !b[1].start || b[1].step != 3 {
+	b := tbtest.Read(t, files[1])
+	if len(b) != 3 || b[0].Version != "brain.Event:2" || !b[1].Start || b[1].Step != 3 {
 		t.Fatalf("second file: %+v", b)
 	}
-	if x := b[2].values["ğ"]; x == x || b[2].step != 3 {
+	if x := b[2].Values["ğ"]; x == x || b[2].Step != 3 {
 		t.Errorf("last event: %+v", b[2])
+	}
+}
+
+// TestEventFileOrder: every new file sorts behind the ones that are there,
+// also many in one second and after a clock that was ahead.
+func TestEventFileOrder(t *testing.T) {
+	dir := t.TempDir()
+	ahead := filepath.Join(dir, fmt.Sprintf("%s%010d.elsewhere", eventPrefix, time.Now().Unix()+9))
+	check(t, os.WriteFile(ahead, nil, 0o666))
+	check(t, os.WriteFile(filepath.Join(dir, eventPrefix+"x.y"), nil, 0o666)) // not ours
+	newest := ahead
+	for i := range 12 {
+		tb, err := OpenTensorBoard(dir, int64(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tb.f.Name() <= newest {
+			t.Fatalf("file %s does not sort behind %s", tb.f.Name(), newest)
+		}
+		newest = tb.f.Name()
+		check(t, tb.Close())
+	}
+}
+
+// TestRestarts: steps that are taken again after one, two and three restarts
+// show once, with their last values.
+func TestRestarts(t *testing.T) {
+	dir := t.TempDir()
+	for i, part := range []struct{ resume, to int64 }{{0, 7}, {5, 6}, {5, 9}, {0, 3}, {2, 10}} {
+		tb, err := OpenTensorBoard(dir, part.resume)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for s := part.resume + 1; s <= part.to; s++ {
+			check(t, tb.Scalar("x", s, float64(100*i)+float64(s), time.Time{}))
+		}
+		check(t, tb.Close())
+	}
+	var want []tbtest.Point
+	for s := int64(1); s <= 10; s++ {
+		part := 300
+		if s > 2 {
+			part = 400
+		}
+		want = append(want, tbtest.Point{Step: s, Value: float32(int64(part) + s)})
+	}
+	if got := tbtest.Scalars(t, dir)["x"]; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestReplay writes the events of a log that has none, past a damaged line.
+func TestReplay(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	l, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, l.Step(step(1)))
+	check(t, l.Event(KindEval, 1, "", nil))
+	check(t, l.append([]byte("damaged"), 1))
+	check(t, l.Step(step(2)))
+	check(t, l.Close())
+	if HasTensorBoard(dir) {
+		t.Error("a folder without event files has some")
+	}
+	tb, err := OpenTensorBoard(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, tb.Replay(path))
+	check(t, tb.Close())
+	if got := tbtest.Scalars(t, dir)["loss/train"]; len(got) != 2 || got[1].Step != 2 || got[1].Value != 2.5 {
+		t.Errorf("replayed %v", got)
+	}
+	if !HasTensorBoard(dir) {
+		t.Error("event files are not found")
+	}
+	if err := tb.Replay(filepath.Join(dir, "none")); err == nil {
+		t.Error("a missing log was replayed")
 	}
 }
 
