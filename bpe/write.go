@@ -14,8 +14,7 @@ func writeJSON(d *definition) []byte {
 	b.WriteString("{\n\"version\":\"1.0\",\n\"truncation\":null,\n\"padding\":null,\n\"added_tokens\":[")
 	for i, a := range d.added {
 		separate(&b, i)
-		fmt.Fprintf(&b, `{"id":%d,"content":%s,"single_word":%t,"lstrip":%t,"rstrip":%t,"normalized":%t,"special":%t}`,
-			a.id, quote(a.content), a.singleWord, a.lstrip, a.rstrip, a.normalized, a.special)
+		writeAdded(&b, a)
 	}
 	b.WriteString("],\n\"normalizer\":")
 	if d.nfc {
@@ -39,6 +38,12 @@ func writeJSON(d *definition) []byte {
 	}
 	b.WriteString("]}\n}\n")
 	return b.Bytes()
+}
+
+// writeAdded writes an entry of added_tokens.
+func writeAdded(b *bytes.Buffer, a addedToken) {
+	fmt.Fprintf(b, `{"id":%d,"content":%s,"single_word":%t,"lstrip":%t,"rstrip":%t,"normalized":%t,"special":%t}`,
+		a.id, quote(a.content), a.singleWord, a.lstrip, a.rstrip, a.normalized, a.special)
 }
 
 // separate begins entry i of a list on a line of its own.
