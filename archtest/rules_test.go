@@ -53,7 +53,7 @@ var rules = []rule{
 	{pkg: "optim", own: []string{"model", "op", "tensor", "internal/..."}, why: "updates the model's parameter table"},
 	{pkg: "generate", own: []string{"bpe", "checkpoint", "model", "op", "tensor", "internal/..."}, why: "decodes with a model that somebody gives it"},
 	{pkg: "train", own: []string{"bpe", "checkpoint", "corpus", "generate", "model", "op", "optim", "runlog", "tensor", "internal/..."},
-		why: "the loop; gets its backend from the caller"},
+		testOwn: []string{"runlog/tbtest"}, why: "the loop; gets its backend from the caller"},
 	{pkg: "bench", own: []string{"bpe", "corpus", "generate", "model", "op", "optim", "tensor", "train", "internal/..."},
 		why: "measures what the caller gives it"},
 	{pkg: "workbench", own: everything, ext: []string{"github.com/prometheus/client_golang"}, why: "a program's server; chooses a backend"},

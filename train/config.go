@@ -58,6 +58,8 @@ type Config struct {
 	EvalTokens      int64 `json:"eval_tokens"`      // at most so many held-out tokens each time; 0: 65,536; negative: all
 	CheckpointEvery int64 `json:"checkpoint_every"` // steps between checkpoints; 0: a tenth of the run; negative: only at the end
 	Keep            int   `json:"keep"`             // checkpoints kept; 0: 3; negative: all
+
+	NoTensorBoard bool `json:"no_tensorboard,omitempty"` // no event files beside the log
 }
 
 // withDefaults fills what is left at zero, but for what depends on the data.

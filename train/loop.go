@@ -45,43 +45,61 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 // loop runs steps until a limit; it returns the limit's name.
 func (t *Trainer) loop(ctx context.Context) (string, error) {
 	pace := newPace(t.state.Step, t.cfg.MaxSteps, t.state.Tokens)
-	for t.state.Step < t.cfg.MaxSteps {
+	for !t.limit() {
 		if err := ctx.Err(); err != nil {
 			return "", err
-		}
-		if t.cfg.MaxTime > 0 && t.state.Seconds >= t.cfg.MaxTime.Seconds() {
-			return "time", nil
 		}
 		rec, err := t.step()
 		if err != nil {
 			return "", err
 		}
-		done := t.state.Step == t.cfg.MaxSteps
-		if every(t.cfg.EvalEvery, t.state.Step) && !done {
-			val, err := t.evaluate(ctx)
-			if err != nil {
-				return "", err
-			}
-			rec.ValLoss = &val.LossNats
+		val, evalErr := t.evaluateStep(ctx)
+		if evalErr != nil && ctx.Err() == nil {
+			return "", evalErr
 		}
+		rec.ValLoss = val
 		now := pace.update(t.state.Step, t.state.Tokens)
 		rec.TokPerSec = now.TokPerSec
-		if err := t.log.Step(rec); err != nil {
+		if err := t.logStep(rec); err != nil {
 			return "", err
 		}
 		if t.opt.Observer.Step != nil {
 			t.opt.Observer.Step(rec, now)
 		}
-		if rec.ValLoss != nil && t.cfg.TargetLoss > 0 && *rec.ValLoss <= t.cfg.TargetLoss {
+		if evalErr != nil { // interrupted; the step itself was taken
+			return "", evalErr
+		}
+		if val != nil && t.cfg.TargetLoss > 0 && *val <= t.cfg.TargetLoss {
 			return "target", nil
 		}
-		if every(t.cfg.CheckpointEvery, t.state.Step) && !done {
+		if every(t.cfg.CheckpointEvery, t.state.Step) && !t.limit() {
 			if err := t.save(); err != nil {
 				return "", err
 			}
 		}
 	}
+	if t.state.Step < t.cfg.MaxSteps {
+		return "time", nil
+	}
 	return "steps", nil
+}
+
+// limit reports whether the run has had its steps or its time.
+func (t *Trainer) limit() bool {
+	return t.state.Step >= t.cfg.MaxSteps || t.cfg.MaxTime > 0 && t.state.Seconds >= t.cfg.MaxTime.Seconds()
+}
+
+// evaluateStep measures after the last step and after every EvalEvery; nil
+// after others.
+func (t *Trainer) evaluateStep(ctx context.Context) (*float64, error) {
+	if !every(t.cfg.EvalEvery, t.state.Step) && !t.limit() {
+		return nil, nil
+	}
+	val, err := t.evaluate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &val.LossNats, nil
 }
 
 func every(n, step int64) bool { return n > 0 && step%n == 0 }
@@ -155,6 +173,7 @@ func (t *Trainer) evaluate(ctx context.Context) (EvalResult, error) {
 		return val, err
 	}
 	t.state.LastVal = val.LossNats
+	t.lastVal = evaluated{val, t.state.Step}
 	if err := t.log.Event(runlog.KindEval, t.state.Step, "", val); err != nil {
 		return val, err
 	}
@@ -164,11 +183,13 @@ func (t *Trainer) evaluate(ctx context.Context) (EvalResult, error) {
 	return val, nil
 }
 
-// finish evaluates, saves the last checkpoint and the model without moments.
+// finish saves the last checkpoint and the model without moments. It evaluates
+// when this process has not done so since the last step.
 func (t *Trainer) finish(reason string) (Result, error) {
-	val, err := t.evaluate(context.Background())
-	if err != nil {
-		return t.result(reason), err
+	if t.lastVal.step != t.state.Step || t.lastVal.Tokens == 0 {
+		if _, err := t.evaluate(context.Background()); err != nil {
+			return t.result(reason), err
+		}
 	}
 	if err := t.save(); err != nil {
 		return t.result(reason), err
@@ -178,9 +199,9 @@ func (t *Trainer) finish(reason string) (Result, error) {
 		return t.result(reason), err
 	}
 	res := t.result(reason)
-	res.Val, res.ModelPath = val, path
+	res.Val, res.ModelPath = t.lastVal.EvalResult, path
 	t.event(runlog.KindDone, "")
-	return res, t.log.Sync()
+	return res, t.syncLog()
 }
 
 func (t *Trainer) result(reason string) Result {
@@ -198,10 +219,6 @@ func (t *Trainer) interrupted(ctx context.Context) error {
 	}
 	t.event(runlog.KindStop, "interrupted")
 	return context.Cause(ctx)
-}
-
-func (t *Trainer) event(kind runlog.Kind, msg string) {
-	t.log.Event(kind, t.state.Step, msg, nil)
 }
 
 // deviceFailed tells an error of the device from one that would come again.

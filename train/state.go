@@ -22,7 +22,7 @@ func (t *Trainer) save() error {
 	if err != nil {
 		return err
 	}
-	if err := t.log.Sync(); err != nil {
+	if err := t.syncLog(); err != nil {
 		return err
 	}
 	if err := checkpoint.SaveLLM(path, header, fileTensors(t.runner, t.params.Weights()), fileTensors(t.runner, t.params.Moments())); err != nil {
@@ -202,13 +202,4 @@ func LoadStates(r *op.Runner, f *checkpoint.LLM, states []model.State) error {
 		}
 	}
 	return nil
-}
-
-// reopenLog cuts the log back after the state went back.
-func (t *Trainer) reopenLog() error {
-	if err := t.log.Close(); err != nil {
-		return err
-	}
-	t.log = nil
-	return t.openLog(true)
 }

@@ -145,6 +145,8 @@ func losses(t *testing.T, dir string) []float64 {
 
 func sameRun(t *testing.T, a, b string) {
 	t.Helper()
+	eventsMatch(t, a)
+	eventsMatch(t, b)
 	la, lb := losses(t, a), losses(t, b)
 	if len(la) != len(lb) || len(la) == 0 {
 		t.Fatalf("runs have %d and %d steps", len(la), len(lb))

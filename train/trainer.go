@@ -1,7 +1,6 @@
 package train
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -78,7 +77,10 @@ type Trainer struct {
 	opt  Options
 	lock *checkpoint.RunLock
 	log  *runlog.Log
+	tb   *runlog.TensorBoard // nil without event files
 	data *data
+
+	tbLate bool // earlier steps were logged without event files
 
 	// What the device holds; replaced as a whole after a lost device.
 	backend op.Backend
@@ -90,6 +92,7 @@ type Trainer struct {
 
 	sampler *corpus.Sampler
 	state   state
+	lastVal evaluated
 
 	tokens, targets, docStart []int32 // one step's batches, (accum, B, T)
 }
@@ -103,6 +106,12 @@ type state struct {
 	Seconds  float64 `json:"seconds"` // training time so far
 	LastLoss float64 `json:"last_loss"`
 	LastVal  float64 `json:"last_val"` // nats per token; 0 before the first evaluation
+}
+
+// evaluated is a result and the step it was measured after.
+type evaluated struct {
+	EvalResult
+	step int64
 }
 
 // New starts a run in an empty or new folder.
@@ -124,17 +133,18 @@ func New(cfg Config, opt Options) (*Trainer, error) {
 
 // Resume goes on with the run in opt.Dir from its newest whole checkpoint, or
 // from its beginning when none was saved. change may alter limits (MaxSteps,
-// MaxTime, TargetLoss, Keep, EvalEvery, CheckpointEvery); nil changes nothing.
+// MaxTime, TargetLoss, Keep, EvalEvery, CheckpointEvery, NoTensorBoard); nil changes nothing.
 // What decides the weights, the schedule's Total included, stays as it was.
 func Resume(opt Options, change func(*Config)) (*Trainer, error) {
 	cfg, err := LoadConfig(opt.Dir)
 	if err != nil {
 		return nil, err
 	}
+	late := cfg.NoTensorBoard
 	if change != nil {
 		change(&cfg)
 	}
-	t := &Trainer{cfg: cfg.withDefaults(), opt: opt}
+	t := &Trainer{cfg: cfg.withDefaults(), opt: opt, tbLate: late}
 	if err := t.start(true); err != nil {
 		t.Close()
 		return nil, err
@@ -305,29 +315,6 @@ func (t *Trainer) closeDevice() {
 	t.backend, t.runner, t.params, t.graph, t.adam, t.eval = nil, nil, nil, nil, nil, nil
 }
 
-// openLog starts the run log, or cuts it back to the restored step.
-func (t *Trainer) openLog(resume bool) error {
-	path := filepath.Join(t.opt.Dir, runlog.FileName)
-	log, err := runlog.Open(path, t.state.Step)
-	if errors.Is(err, os.ErrNotExist) || !resume {
-		log, err = runlog.Create(path)
-	}
-	if err != nil {
-		return err
-	}
-	t.log = log
-	if t.opt.JSON != nil {
-		log.Tee(t.opt.JSON)
-	}
-	kind := runlog.KindStart
-	if resume {
-		kind = runlog.KindResume
-	}
-	return log.Event(kind, t.state.Step, "", runlog.Start{
-		Version: t.opt.Version, Device: t.backend.Device(), Seed: t.cfg.Seed, Config: t.cfg, Args: t.opt.Args,
-	})
-}
-
 // Info describes the run.
 func (t *Trainer) Info() (Info, error) {
 	plan, err := t.plan()
@@ -348,22 +335,10 @@ func (t *Trainer) Close() error {
 	if t.data != nil {
 		t.data.close()
 	}
-	var err error
-	if t.log != nil {
-		err = t.log.Close()
-	}
+	err := t.closeLog()
 	if t.lock != nil {
 		t.lock.Unlock()
 	}
-	t.data, t.log, t.lock = nil, nil, nil
+	t.data, t.lock = nil, nil
 	return err
-}
-
-func (t *Trainer) notice(s string) {
-	if t.log != nil {
-		t.log.Event(runlog.KindWarning, t.state.Step, s, nil)
-	}
-	if t.opt.Observer.Notice != nil {
-		t.opt.Observer.Notice(s)
-	}
 }

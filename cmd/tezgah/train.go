@@ -27,8 +27,9 @@ type trainFlags struct {
 	out    string
 	json   bool
 
-	untied bool
-	minLR  float64
+	untied      bool
+	minLR       float64
+	tensorBoard bool
 }
 
 func newTrain() *cobra.Command {
@@ -54,6 +55,7 @@ func (f *trainFlags) register(cmd *cobra.Command) {
 	fl.Float64Var(&c.ValFraction, "val-fraction", 0.05, "share of the tail held out")
 	fl.StringVar(&c.Tokenizer, "tokenizer", "", "tokenizer.json, for token files that carry none")
 	fl.BoolVar(&f.json, "json", false, "print the run log's lines on standard output")
+	fl.BoolVar(&f.tensorBoard, "tensorboard", true, "write TensorBoard event files into the run folder")
 
 	fl.StringVar(&c.Preset, "preset", "nano", strings.Join(model.Presets(), ", ")+" or auto (the largest that fits)")
 	fl.IntVar(&c.Model.DModel, "d-model", 0, "channels C (0: the preset's)")
@@ -127,7 +129,7 @@ func (f *trainFlags) run(cmd *cobra.Command) error {
 }
 
 // limits are the flags that a resumed run may change.
-var limits = []string{"max-steps", "max-time", "target-loss", "keep", "eval-every", "eval-tokens", "checkpoint-every"}
+var limits = []string{"max-steps", "max-time", "target-loss", "keep", "eval-every", "eval-tokens", "checkpoint-every", "tensorboard"}
 
 // goOn resumes a run; only limits may be given with it.
 func (f *trainFlags) goOn(cmd *cobra.Command) error {
@@ -155,6 +157,7 @@ func (f *trainFlags) goOn(cmd *cobra.Command) error {
 		set(&c.EvalEvery, f.cfg.EvalEvery, changed("eval-every"))
 		set(&c.EvalTokens, f.cfg.EvalTokens, changed("eval-tokens"))
 		set(&c.CheckpointEvery, f.cfg.CheckpointEvery, changed("checkpoint-every"))
+		set(&c.NoTensorBoard, !f.tensorBoard, changed("tensorboard"))
 	})
 	if err != nil {
 		return err
@@ -173,6 +176,7 @@ func set[T any](dst *T, v T, changed bool) {
 // config completes the flags into a training configuration.
 func (f *trainFlags) config(fl *pflag.FlagSet) (train.Config, error) {
 	c := f.cfg
+	c.NoTensorBoard = !f.tensorBoard
 	for _, s := range f.data {
 		src, err := parseSource(s)
 		if err != nil {
