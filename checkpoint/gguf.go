@@ -16,7 +16,8 @@ type GGUFOptions struct {
 	Name    string // general.name
 	Pattern string // the tokenizer's pre-token pattern, by bpe's name
 	Special SpecialTokens
-	Force   bool // write a pattern or normalizer that llama.cpp does not know as the nearest it does
+	Chat    *ChatFormat // nil for a model that was not trained on conversations
+	Force   bool        // write a pattern or normalizer that llama.cpp does not know as the nearest it does
 }
 
 // ggufPatterns maps pre-token patterns to the names that llama.cpp knows.
@@ -119,6 +120,9 @@ func appendQ8(dst []byte, src []float32) []byte {
 }
 
 func (g *gguf) plan(l *LLM, o GGUFOptions) error {
+	if l.Header.LoRA != nil {
+		return errAdapter
+	}
 	c, err := parseLlamaConfig(l.Header.Config)
 	if err != nil {
 		return err

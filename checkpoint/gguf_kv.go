@@ -98,7 +98,7 @@ func (g *gguf) addTokenizer(raw []byte, c LlamaConfig, o GGUFOptions) error {
 	if err != nil {
 		return err
 	}
-	bos, eos, pad, err := v.roles(&o.Special)
+	ids, err := v.roles(&o.Special, o.Chat)
 	if err != nil {
 		return err
 	}
@@ -125,12 +125,15 @@ func (g *gguf) addTokenizer(raw []byte, c LlamaConfig, o GGUFOptions) error {
 	for _, r := range []struct {
 		role string
 		id   int32
-	}{{"bos", bos}, {"eos", eos}, {"padding", pad}} {
+	}{{"bos", ids.bos}, {"eos", ids.eos}, {"padding", ids.pad}, {"eot", ids.turn}} {
 		if r.id >= 0 {
 			g.u32("tokenizer.ggml."+r.role+"_token_id", uint32(r.id))
 		}
 	}
 	g.flag("tokenizer.ggml.add_bos_token", false)
+	if o.Chat != nil {
+		g.str("tokenizer.chat_template", o.Chat.Jinja)
+	}
 	return nil
 }
 

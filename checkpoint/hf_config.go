@@ -100,14 +100,14 @@ func parseHFConfig(raw []byte) (c LlamaConfig, bos, eos []int32, err error) {
 	if err := h.rope(&c); err != nil {
 		return c, nil, nil, err
 	}
-	if bos, err = tokenIDs(h.BOS); err == nil {
-		eos, err = tokenIDs(h.EOS)
-	}
-	if err != nil {
+	c.setDefaults()
+	if err := c.check(); err != nil {
 		return c, nil, nil, err
 	}
-	c.setDefaults()
-	return c, bos, eos, c.check()
+	if bos, err = tokenIDs(h.BOS, c.VocabSize); err == nil {
+		eos, err = tokenIDs(h.EOS, c.VocabSize)
+	}
+	return c, bos, eos, err
 }
 
 // supported refuses by name what would give other results here.
@@ -221,21 +221,23 @@ func (r *hfRope) scaling() (*RopeScaling, error) {
 	return nil, fmt.Errorf("rope_type %q is not supported, only \"default\" and \"llama3\"", kind)
 }
 
-// tokenIDs reads a token id, a list of them, or null.
-func tokenIDs(raw json.RawMessage) ([]int32, error) {
+// tokenIDs reads a token id, a list of them, or null; each must be one of a
+// vocabulary of so many.
+func tokenIDs(raw json.RawMessage, vocab int) ([]int32, error) {
 	if !given(raw) {
 		return nil, nil
 	}
 	var ids []int32
 	if raw[0] != '[' {
-		ids = make([]int32, 1)
-		if err := json.Unmarshal(raw, &ids[0]); err != nil {
-			return nil, fmt.Errorf("token id %s is not a number", raw)
-		}
-		return ids, nil
+		raw = slices.Concat(json.RawMessage("["), raw, json.RawMessage("]"))
 	}
 	if err := json.Unmarshal(raw, &ids); err != nil {
-		return nil, fmt.Errorf("token ids %s are not numbers", raw)
+		return nil, fmt.Errorf("token id %s: want a number or a list of numbers", raw)
+	}
+	for _, id := range ids {
+		if id < 0 || int(id) >= vocab {
+			return nil, fmt.Errorf("token id %d, want 0 to %d", id, vocab-1)
+		}
 	}
 	return ids, nil
 }
@@ -276,7 +278,7 @@ func jsonObject(members []member) ([]byte, error) {
 
 // hfConfigJSON writes config.json for a model whose weights have type t; ids
 // below 0 become null. The rotary settings stand there in both spellings.
-func hfConfigJSON(c LlamaConfig, t tensor.DType, bos, eos, pad int32) ([]byte, error) {
+func hfConfigJSON(c LlamaConfig, t tensor.DType, ids roleIDs) ([]byte, error) {
 	dtypes := map[tensor.DType]string{tensor.F32: "float32", tensor.F16: "float16", tensor.BF16: "bfloat16"}
 	act := "silu"
 	if c.Activation == "gelu_tanh" {
@@ -302,11 +304,11 @@ func hfConfigJSON(c LlamaConfig, t tensor.DType, bos, eos, pad int32) ([]byte, e
 	}
 	return jsonObject([]member{
 		{"architectures", []string{"LlamaForCausalLM"}}, {"attention_bias", false}, {"attention_dropout", 0},
-		{"bos_token_id", idOrNull(bos)}, {"dtype", dtypes[t]}, {"eos_token_id", idOrNull(eos)}, {"head_dim", c.HeadDim},
+		{"bos_token_id", idOrNull(ids.bos)}, {"dtype", dtypes[t]}, {"eos_token_id", idOrNull(ids.eos)}, {"head_dim", c.HeadDim},
 		{"hidden_act", act}, {"hidden_size", c.DModel}, {"initializer_range", c.InitStd}, {"intermediate_size", c.FFN},
 		{"max_position_embeddings", c.Context}, {"mlp_bias", false}, {"model_type", "llama"},
 		{"num_attention_heads", c.Heads}, {"num_hidden_layers", c.Layers}, {"num_key_value_heads", c.KVHeads},
-		{"pad_token_id", idOrNull(pad)}, {"rms_norm_eps", c.NormEps}, {"rope_parameters", json.RawMessage(ropeJSON)},
+		{"pad_token_id", idOrNull(ids.pad)}, {"rms_norm_eps", c.NormEps}, {"rope_parameters", json.RawMessage(ropeJSON)},
 		{"rope_scaling", scaling}, {"rope_theta", c.RopeTheta}, {"tie_word_embeddings", c.Tied},
 		{"torch_dtype", dtypes[t]}, {"use_cache", true}, {"vocab_size", c.VocabSize},
 	})

@@ -17,16 +17,18 @@ import (
 // HFModel is an open model in Hugging Face's form.
 type HFModel struct {
 	Config    LlamaConfig
-	Tokenizer []byte  // tokenizer.json, nil if the folder has none
-	BOS, EOS  []int32 // ids from config.json, may be empty
+	Tokenizer []byte // tokenizer.json, nil if the folder has none
+	// BOS and EOS are ids from generation_config.json, or else config.json;
+	// either may be empty. A model that converses has several ends: that of a
+	// turn and that of a document.
+	BOS, EOS []int32
+	// ChatJinja is the chat template as the folder has it, empty for none.
+	ChatJinja string
 	Notes     []string
 
 	files map[string]*File // by name
 	where map[string]*File // by tensor
 }
-
-// maxTextBytes bounds the JSON files of a folder.
-const maxTextBytes = 256 << 20
 
 // OpenHF opens a Hugging Face folder, or a single .safetensors file with a
 // config.json beside it. Only headers are read: architecture, files, names,
@@ -50,16 +52,14 @@ func (m *HFModel) open(path string) error {
 	if !st.IsDir() {
 		dir, single = filepath.Split(path)
 	}
-	config, err := readText(filepath.Join(dir, "config.json"))
+	config, err := readStrict(dir, "config.json", maxConfigBytes)
 	if err != nil {
 		return err
 	}
 	if m.Config, m.BOS, m.EOS, err = parseHFConfig(config); err != nil {
 		return fmt.Errorf("config.json: %w", err)
 	}
-	if m.Tokenizer, err = readText(filepath.Join(dir, "tokenizer.json")); errors.Is(err, os.ErrNotExist) {
-		m.Notes = append(m.Notes, "the folder has no tokenizer.json: the model comes without a vocabulary")
-	} else if err != nil {
+	if err := m.readTokenizer(dir); err != nil {
 		return err
 	}
 	if single != "" {
@@ -73,9 +73,49 @@ func (m *HFModel) open(path string) error {
 	return m.checkTensors()
 }
 
+// readTokenizer reads vocabulary, chat template and the tokens that end a text;
+// all of them may be missing.
+func (m *HFModel) readTokenizer(dir string) (err error) {
+	if m.Tokenizer, err = readText(dir, "tokenizer.json", maxTokenizerBytes); errors.Is(err, os.ErrNotExist) {
+		m.Notes = append(m.Notes, "the folder has no tokenizer.json: the model comes without a vocabulary")
+	} else if err != nil {
+		return err
+	}
+	if m.ChatJinja, err = chatJinja(dir); err != nil {
+		return err
+	}
+	raw, err := readStrict(dir, "generation_config.json", maxConfigBytes)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var g struct {
+		BOS json.RawMessage `json:"bos_token_id"`
+		EOS json.RawMessage `json:"eos_token_id"`
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &g)
+	}
+	if err != nil {
+		return fmt.Errorf("generation_config.json: %w", err)
+	}
+	for _, r := range []struct {
+		raw json.RawMessage
+		ids *[]int32
+	}{{g.BOS, &m.BOS}, {g.EOS, &m.EOS}} {
+		ids, err := tokenIDs(r.raw, m.Config.VocabSize)
+		if err != nil {
+			return fmt.Errorf("generation_config.json: %w", err)
+		}
+		if ids != nil {
+			*r.ids = ids
+		}
+	}
+	return nil
+}
+
 // openWeights opens model.safetensors, or the shards that the index names.
 func (m *HFModel) openWeights(dir string) error {
-	index, err := readText(filepath.Join(dir, indexName))
+	index, err := readStrict(dir, indexName, maxIndexBytes)
 	if errors.Is(err, os.ErrNotExist) {
 		err = m.openAll(dir, []string{singleName})
 		if errors.Is(err, os.ErrNotExist) {
@@ -129,7 +169,11 @@ func parseIndex(raw []byte) (files []string, where map[string]string, err error)
 
 func (m *HFModel) openAll(dir string, names []string) error {
 	for _, name := range names {
-		f, err := Open(filepath.Join(dir, name))
+		path, err := hfPath(dir, name)
+		if err != nil {
+			return err
+		}
+		f, err := Open(path)
 		if err != nil {
 			return err
 		}
@@ -215,18 +259,4 @@ func (m *HFModel) Close() error {
 	clear(m.files)
 	clear(m.where)
 	return first
-}
-
-// readText reads a small file whole.
-func readText(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxTextBytes+1))
-	if err == nil && len(b) > maxTextBytes {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxTextBytes)
-	}
-	return b, err
 }

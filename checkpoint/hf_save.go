@@ -15,6 +15,14 @@ type HFOptions struct {
 	Type       tensor.DType // F32, F16 or BF16
 	ShardBytes int64        // most bytes of weights in one file; 0 means 5 GB
 	Special    SpecialTokens
+	Chat       *ChatFormat // nil for a model that was not trained on conversations
+}
+
+// ChatFormat is what other formats need to know of the chat template by which
+// a model was trained.
+type ChatFormat struct {
+	Jinja string // the template, as transformers and llama.cpp evaluate it
+	End   string // the special token that ends a turn
 }
 
 // defaultShardBytes is the limit that transformers used for years.
@@ -23,53 +31,72 @@ const defaultShardBytes = 5e9
 // ExportHF writes the model l as a Hugging Face folder that transformers loads
 // as LlamaForCausalLM: config.json, generation_config.json, model.safetensors
 // (or shards and their index), and, if the model has a vocabulary,
-// tokenizer.json, tokenizer_config.json and special_tokens_map.json. dir must
-// not exist or be empty; it appears whole or not at all.
+// tokenizer.json, tokenizer_config.json and special_tokens_map.json; with a
+// chat format also chat_template.jinja. dir must not exist or be empty; it
+// appears whole or not at all.
 func ExportHF(dir string, l *LLM, o HFOptions) error {
-	if err := exportHF(dir, l, o); err != nil {
+	h, err := planHF(l, o)
+	if err == nil {
+		err = checkSpace(dir, h.size())
+	}
+	if err == nil {
+		err = writeFolder(dir, h.write)
+	}
+	if err != nil {
 		return fmt.Errorf("export to %s: %w", dir, err)
 	}
 	return nil
 }
 
-func exportHF(dir string, l *LLM, o HFOptions) error {
+// hfFolder is a folder that is ready to be written.
+type hfFolder struct {
+	shards []shard
+	files  []textFile
+}
+
+func planHF(l *LLM, o HFOptions) (*hfFolder, error) {
+	if l.Header.LoRA != nil {
+		return nil, errAdapter
+	}
 	c, err := parseLlamaConfig(l.Header.Config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	shards, err := planShards(hfTensors(l.File, c, o.Type), o)
-	if err != nil {
-		return err
+	h := &hfFolder{}
+	if h.shards, err = planShards(hfTensors(l.File, c, o.Type), o); err != nil {
+		return nil, err
 	}
-	files, err := hfTextFiles(l, c, o)
-	if err != nil {
-		return err
+	if h.files, err = hfTextFiles(l, c, o); err != nil {
+		return nil, err
 	}
-	if index, err := shardIndex(shards); err != nil {
-		return err
-	} else if index != nil {
-		files = append(files, textFile{indexName, index})
+	index, err := shardIndex(h.shards)
+	if err == nil && index != nil {
+		h.files = append(h.files, textFile{indexName, index})
 	}
-	var need int64
-	for _, s := range shards {
-		need += s.plan.size
+	return h, err
+}
+
+// size is about what the folder takes on the disk: its weights.
+func (h *hfFolder) size() (sizeBytes int64) {
+	for _, s := range h.shards {
+		sizeBytes += s.plan.size
 	}
-	if err := checkSpace(dir, need); err != nil {
-		return err
-	}
-	return writeFolder(dir, func(temp string) error {
-		for _, s := range shards {
-			if err := s.plan.save(filepath.Join(temp, s.name)); err != nil {
-				return err
-			}
+	return sizeBytes
+}
+
+// write fills an empty folder.
+func (h *hfFolder) write(dir string) error {
+	for _, s := range h.shards {
+		if err := s.plan.save(filepath.Join(dir, s.name)); err != nil {
+			return err
 		}
-		for _, f := range files {
-			if err := WriteBytesAtomic(filepath.Join(temp, f.name), f.content); err != nil {
-				return err
-			}
+	}
+	for _, f := range h.files {
+		if err := WriteBytesAtomic(filepath.Join(dir, f.name), f.content); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // hfTensors describes the weights as Hugging Face stores them.
@@ -151,6 +178,7 @@ func planShards(ts []Tensor, o HFOptions) ([]shard, error) {
 const (
 	singleName = "model.safetensors"
 	indexName  = "model.safetensors.index.json"
+	jinjaName  = "chat_template.jinja"
 )
 
 // shardIndex writes the file that says which shard has which tensor; nil for a
@@ -177,7 +205,7 @@ type textFile struct {
 
 // hfTextFiles writes everything but the weights.
 func hfTextFiles(l *LLM, c LlamaConfig, o HFOptions) ([]textFile, error) {
-	bos, eos, pad := int32(-1), int32(-1), int32(-1)
+	ids := roleIDs{-1, -1, -1, -1}
 	var files []textFile
 	if len(l.Header.Tokenizer) > 0 {
 		v, err := parseVocabulary(l.Header.Tokenizer)
@@ -187,34 +215,48 @@ func hfTextFiles(l *LLM, c LlamaConfig, o HFOptions) ([]textFile, error) {
 		if len(v.tokens) > c.VocabSize {
 			return nil, fmt.Errorf("the vocabulary has %d tokens, the model %d", len(v.tokens), c.VocabSize)
 		}
-		if bos, eos, pad, err = v.roles(&o.Special); err != nil {
+		if ids, err = v.roles(&o.Special, o.Chat); err != nil {
 			return nil, err
 		}
-		if files, err = tokenizerFiles(l.Header.Tokenizer, c, v, o.Special); err != nil {
+		if files, err = tokenizerFiles(l.Header.Tokenizer, c, v, o); err != nil {
 			return nil, err
 		}
 	}
-	config, err := hfConfigJSON(c, o.Type, bos, eos, pad)
+	config, err := hfConfigJSON(c, o.Type, ids)
 	if err != nil {
 		return nil, err
 	}
-	generation := []member{{"_from_model_config", true}}
-	for _, m := range []struct {
-		key string
-		id  int32
-	}{{"bos_token_id", bos}, {"eos_token_id", eos}, {"pad_token_id", pad}} {
-		if m.id >= 0 {
-			generation = append(generation, member{m.key, m.id})
-		}
-	}
-	gen, err := jsonObject(generation)
+	gen, err := jsonObject(generationConfig(ids))
 	if err != nil {
 		return nil, err
 	}
 	return append(files, textFile{"config.json", config}, textFile{"generation_config.json", gen}), nil
 }
 
-func tokenizerFiles(tokenizer []byte, c LlamaConfig, v *vocabulary, s SpecialTokens) ([]textFile, error) {
+// generationConfig says by which tokens transformers' generate goes. A model
+// that converses ends at the end of its turn, or of the document.
+func generationConfig(ids roleIDs) []member {
+	m := []member{{"_from_model_config", true}}
+	if ids.bos >= 0 {
+		m = append(m, member{"bos_token_id", ids.bos})
+	}
+	switch {
+	case ids.turn >= 0 && ids.eos >= 0 && ids.turn != ids.eos:
+		m = append(m, member{"eos_token_id", []int32{ids.turn, ids.eos}})
+	case max(ids.turn, ids.eos) >= 0:
+		m = append(m, member{"eos_token_id", max(ids.turn, ids.eos)})
+	}
+	if ids.pad >= 0 {
+		m = append(m, member{"pad_token_id", ids.pad})
+	}
+	return m
+}
+
+// tokenizerFiles are the files that transformers builds its tokenizer from.
+// The chat template stands where transformers 5 looks for it and where version
+// 4 did.
+func tokenizerFiles(tokenizer []byte, c LlamaConfig, v *vocabulary, o HFOptions) ([]textFile, error) {
+	s := o.Special
 	var roles []member
 	for _, r := range []member{{"bos_token", s.BOS}, {"eos_token", s.EOS}, {"pad_token", s.Pad}} {
 		if r.value != "" {
@@ -234,12 +276,18 @@ func tokenizerFiles(tokenizer []byte, c LlamaConfig, v *vocabulary, s SpecialTok
 	if err != nil {
 		return nil, err
 	}
-	config, err := jsonObject(append(slices.Clone(roles), member{"clean_up_tokenization_spaces", false},
-		member{"model_max_length", c.Context}, member{"tokenizer_class", "PreTrainedTokenizerFast"}))
+	settings := append(slices.Clone(roles), member{"clean_up_tokenization_spaces", false},
+		member{"model_max_length", c.Context}, member{"tokenizer_class", "PreTrainedTokenizerFast"})
+	files := []textFile{{"tokenizer.json", tokenizer}, {"special_tokens_map.json", specials}}
+	if o.Chat != nil {
+		settings = append(settings, member{"chat_template", o.Chat.Jinja})
+		files = append(files, textFile{jinjaName, []byte(o.Chat.Jinja)})
+	}
+	config, err := jsonObject(settings)
 	if err != nil {
 		return nil, err
 	}
-	return []textFile{{"tokenizer.json", tokenizer}, {"special_tokens_map.json", specials}, {"tokenizer_config.json", config}}, nil
+	return append(files, textFile{"tokenizer_config.json", config}), nil
 }
 
 // writeFolder makes the folder dir with what fill puts into a temporary one

@@ -76,19 +76,18 @@ func (c *LlamaConfig) setDefaults() {
 	}
 }
 
-// maxDim bounds every size, so that products of two cannot overflow.
-const maxDim = 1 << 24
-
+// check refuses sizes that no model has, so that products of two cannot
+// overflow and the list of tensors stays small, and what contradicts itself.
 func (c *LlamaConfig) check() error {
 	for _, f := range []struct {
-		name string
-		got  int
+		name      string
+		got, most int
 	}{
-		{"vocab_size", c.VocabSize}, {"context", c.Context}, {"d_model", c.DModel}, {"layers", c.Layers},
-		{"heads", c.Heads}, {"kv_heads", c.KVHeads}, {"head_dim", c.HeadDim}, {"ffn", c.FFN},
+		{"vocab_size", c.VocabSize, 1 << 24}, {"context", c.Context, 1 << 24}, {"d_model", c.DModel, 1 << 20}, {"layers", c.Layers, 1 << 12},
+		{"heads", c.Heads, 1 << 12}, {"kv_heads", c.KVHeads, 1 << 12}, {"head_dim", c.HeadDim, 1 << 12}, {"ffn", c.FFN, 1 << 22},
 	} {
-		if f.got < 1 || f.got > maxDim {
-			return fmt.Errorf("configuration: %s is %d, want 1 to %d", f.name, f.got, maxDim)
+		if f.got < 1 || f.got > f.most {
+			return fmt.Errorf("configuration: %s is %d, want 1 to %d", f.name, f.got, f.most)
 		}
 	}
 	switch {

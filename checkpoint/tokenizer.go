@@ -121,22 +121,34 @@ func (v *vocabulary) id(token string) int32 {
 // has it, and BOS is the same as EOS, as in GPT-2.
 type SpecialTokens struct{ BOS, EOS, Pad string }
 
-// roles finds the ids; -1 for a role without a token.
-func (v *vocabulary) roles(s *SpecialTokens) (bos, eos, pad int32, err error) {
+// roleIDs are the ids of the tokens with a role; -1 for none.
+type roleIDs struct{ bos, eos, pad, turn int32 } // turn ends a turn of a conversation
+
+// roles finds the ids. A chat format's end of turn must be a special token,
+// which no text can forge.
+func (v *vocabulary) roles(s *SpecialTokens, chat *ChatFormat) (roleIDs, error) {
 	if s.EOS == "" && v.id("<|endoftext|>") >= 0 {
 		s.EOS = "<|endoftext|>"
 	}
 	if s.BOS == "" {
 		s.BOS = s.EOS
 	}
-	ids := [3]int32{-1, -1, -1}
-	for i, token := range []string{s.BOS, s.EOS, s.Pad} {
-		if token == "" {
+	ids := roleIDs{-1, -1, -1, -1}
+	type role struct {
+		token string
+		id    *int32
+	}
+	want := []role{{s.BOS, &ids.bos}, {s.EOS, &ids.eos}, {s.Pad, &ids.pad}}
+	if chat != nil {
+		want = append(want, role{chat.End, &ids.turn})
+	}
+	for _, w := range want {
+		if w.token == "" {
 			continue
 		}
-		if ids[i] = v.id(token); ids[i] < 0 {
-			return 0, 0, 0, fmt.Errorf("%q is not a special token of the vocabulary", token)
+		if *w.id = v.id(w.token); *w.id < 0 {
+			return ids, fmt.Errorf("%q is not a special token of the vocabulary", w.token)
 		}
 	}
-	return ids[0], ids[1], ids[2], nil
+	return ids, nil
 }
