@@ -178,6 +178,9 @@ func (l *Log) append(line []byte, step int64) error {
 	return nil
 }
 
+// Path is the log's file.
+func (l *Log) Path() string { return l.f.Name() }
+
 // Sync flushes the log to the disk. Call it after a checkpoint is saved, so
 // that a log is never behind the checkpoints.
 func (l *Log) Sync() error { return l.f.Sync() }
