@@ -15,7 +15,7 @@ type rule struct {
 // to list the adapters and open the one that a backend is then built on.
 var everything = []string{
 	"bench", "bpe", "checkpoint", "corpus", "generate", "gpu", "internal/...", "model", "op", "op/cpu", "op/ref", "op/optest",
-	"op/webgpu", "optim", "runlog", "tensor", "train", "workbench",
+	"op/webgpu", "optim", "runlog", "tensor", "train", "workbench", "workbench/engine",
 }
 
 // commonTests are the packages that any test may use: the reference, the
@@ -56,6 +56,8 @@ var rules = []rule{
 		testOwn: []string{"runlog/tbtest"}, why: "the loop; gets its backend from the caller"},
 	{pkg: "bench", own: []string{"bpe", "corpus", "generate", "model", "op", "optim", "tensor", "train", "internal/..."},
 		why: "measures what the caller gives it"},
+	{pkg: "workbench/engine", own: []string{"bench", "bpe", "chat", "checkpoint", "corpus", "generate", "model", "op", "optim", "runlog", "tensor", "train", "internal/..."},
+		why: "the workbench without transport and without a choice of backend; it also runs in a page"},
 	{pkg: "workbench", own: everything, ext: []string{"github.com/prometheus/client_golang"}, why: "a program's server; chooses a backend"},
 	{pkg: "cmd/tezgah", own: append([]string{"archtest"}, everything...),
 		ext: []string{"github.com/spf13", "golang.org/x/term", "golang.org/x/sys"}, testOwn: []string{"gpu/gputest"},
