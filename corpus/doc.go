@@ -4,7 +4,7 @@
 //
 //	text in    Walk streams documents out of txt, md, source files, jsonl and parquet, plain or compressed with gzip or
 //	           zstd, out of folders and standard input, always in the same order (files.go, reader.go, text.go, jsonl.go,
-//	           jsonfield.go, parquet.go, walk.go).
+//	           jsonfield.go, parquet.go, walk.go). WalkLines hands out lines of jsonl as they are (lines.go).
 //	tokens out Build encodes them on all cores and writes .bin shards with a document index, the tokenizer and checksums;
 //	           it goes on where it was after an interruption (build.go, pipeline.go, output.go, shard.go, journal.go,
 //	           dedupe.go). docs/formats.md draws the file byte by byte; header.go reads and writes its header.

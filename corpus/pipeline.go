@@ -77,7 +77,7 @@ type encoder struct {
 func (e *encoder) work(j *job) {
 	for i := range j.records {
 		rec := &j.records[i]
-		text, err := recordText(rec, j.buf, &e.list[rec.file], e.opt)
+		text, err := recordText(rec, j.buf[rec.start:rec.end:rec.end], &e.list[rec.file], e.opt)
 		r := result{err: err, textBytes: len(text), start: len(j.tokens)}
 		if e.sums && err == nil && rec.kind == kindText {
 			sum := sha256.Sum256(text)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -41,30 +40,14 @@ func Walk(ctx context.Context, opt InputOptions, f func(Document) error) (WalkSt
 	if err != nil {
 		return stats, err
 	}
-	s := &stream{ctx: ctx, opt: &opt, list: list, piece: walkPiece}
-	defer s.close()
-	var buf []byte
-	for {
-		var rec record
-		buf, rec, err = s.next(buf[:0])
-		stats.BytesRead = s.read.Load()
-		if err == io.EOF {
-			return stats, noDocuments(&stats, &opt)
-		}
-		if err == nil {
-			err = walkRecord(&stats, &opt, &list[min(rec.file, len(list)-1)], &rec, buf, f)
-		}
-		if errors.Is(err, Stop) {
-			return stats, nil
-		}
-		if err != nil {
-			return stats, err
-		}
-	}
+	err = walkRecords(ctx, &opt, list, &stats, func(in *input, rec *record, raw []byte) error {
+		return walkRecord(&stats, &opt, in, rec, raw, f)
+	})
+	return stats, err
 }
 
-func walkRecord(stats *WalkStats, opt *InputOptions, in *input, rec *record, buf []byte, f func(Document) error) error {
-	text, err := recordText(rec, buf, in, opt)
+func walkRecord(stats *WalkStats, opt *InputOptions, in *input, rec *record, raw []byte, f func(Document) error) error {
+	text, err := recordText(rec, raw, in, opt)
 	if err := stats.count(rec, len(text), err, opt.SkipBad); err != nil {
 		return err
 	}
@@ -74,12 +57,11 @@ func walkRecord(stats *WalkStats, opt *InputOptions, in *input, rec *record, buf
 	return f(Document{Text: text, Source: in.path, Line: rec.line})
 }
 
-// recordText returns the text of a record, which may lie in buf.
-func recordText(rec *record, buf []byte, in *input, opt *InputOptions) ([]byte, error) {
+// recordText returns the text of a record, which may lie in raw.
+func recordText(rec *record, raw []byte, in *input, opt *InputOptions) ([]byte, error) {
 	if rec.kind != kindText {
 		return nil, rec.err
 	}
-	raw := buf[rec.start:rec.end:rec.end]
 	if rec.format != formatJSONL {
 		return raw, nil
 	}
