@@ -25,6 +25,19 @@ func (a Add) check() error {
 	return c.err
 }
 
+func (a Scale) check() error {
+	c := checker{op: a.Label()}
+	if c.present("dst", a.Dst) {
+		c.want("dst", a.Dst.Flat(), f32, "n", a.Dst.Len())
+		if a.Src.Ok() {
+			c.want("src", a.Src.Flat(), f32, "n", a.Dst.Len())
+		} else {
+			c.fail("src is absent")
+		}
+	}
+	return c.err
+}
+
 func (a Cast) check() error {
 	c := checker{op: a.Label()}
 	if !c.present("dst", a.Dst) || !c.present("src", a.Src) {
@@ -91,7 +104,7 @@ func (a RMSNormBackward) check() error {
 		c.want("dy", a.DY, f32, "N,C", n, d)
 		c.want("rms_inv", a.RMSInv, f32, "N", n)
 		c.want("dx", a.DX, f32, "N,C", n, d)
-		c.want("dw", a.DW, f32, "C", d)
+		c.optional("dw", a.DW, f32, "C", d)
 	}
 	return c.err
 }

@@ -25,6 +25,13 @@ type Add struct {
 	Src Tensor // as many elements
 }
 
+// Scale is Dst = Factor·Src, element by element. The two do not overlap.
+type Scale struct {
+	Dst    Tensor // any shape, written
+	Src    Tensor // as many elements
+	Factor float32
+}
+
 // Cast converts between F32 and F16. To F16 it clamps to ±65,504; NaN stays NaN.
 type Cast struct {
 	Dst Tensor
@@ -73,7 +80,7 @@ type RMSNormBackward struct {
 	DY     Tensor // (N, C)
 	RMSInv Tensor // (N)
 	DX     Tensor // (N, C), written, or += with AddDX (the residual stream's gradient)
-	DW     Tensor // (C), +=
+	DW     Tensor // optional (C), +=; absent where the gain is frozen
 	AddDX  bool
 }
 

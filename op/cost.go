@@ -19,6 +19,7 @@ func bytesOf(ts ...Tensor) (n int64) {
 
 // Label returns the name under which profiles, errors and kernels know the call.
 func (a Add) Label() string               { return "add" }
+func (a Scale) Label() string             { return "scale" }
 func (a Sum) Label() string               { return "sum" }
 func (a Embedding) Label() string         { return "embedding_forward" }
 func (a EmbeddingBackward) Label() string { return "embedding_backward" }
@@ -86,6 +87,9 @@ func (a AdamW) Label() string {
 }
 
 func (a Add) cost() Cost { return Cost{int64(a.Dst.Len()), 3 * bytesOf(a.Src)} }
+func (a Scale) cost() Cost {
+	return Cost{int64(a.Dst.Len()), bytesOf(a.Dst, a.Src)}
+}
 func (a Cast) cost() Cost {
 	return Cost{0, bytesOf(a.Dst, a.Src)}
 }

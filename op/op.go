@@ -150,6 +150,7 @@ type Backend interface {
 	Zero(x Tensor) error
 	Copy(dst, src Tensor) error
 	Add(a Add) error
+	Scale(a Scale) error
 	Cast(a Cast) error
 	Sum(a Sum) error
 

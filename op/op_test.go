@@ -41,6 +41,7 @@ func (x *bench) calls() []any {
 	flat := func(l string) op.Tensor { return x.f(l, n) }
 	return []any{
 		op.Add{Dst: flat("dst"), Src: flat("src")},
+		op.Scale{Dst: flat("dst"), Src: flat("src"), Factor: 2},
 		op.Cast{Dst: x.tensor("dst", tensor.F16, n), Src: flat("src")},
 		op.Sum{X: flat("x"), Out: x.f("out", 1)},
 		op.Embedding{Tokens: x.i("tokens", 5), W: x.f("w", 7, 6), Out: x.f("out", 5, 6)},
@@ -100,7 +101,7 @@ func TestWrongShapes(t *testing.T) {
 			arg := good.Buf.Label()
 			for what, bad := range x.spoilt(good) {
 				switch call.(type) {
-				case op.Add, op.Cast: // whose shapes are free, and the label tells dst's type
+				case op.Add, op.Scale, op.Cast: // whose shapes are free, and the label tells dst's type
 					if what == "rank" || what == "type" {
 						continue
 					}

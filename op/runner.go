@@ -163,6 +163,13 @@ func (r *Runner) Add(a Add) {
 	}
 }
 
+// Scale checks a and runs it; see the type Scale.
+func (r *Runner) Scale(a Scale) {
+	if r.begin(a.check()) {
+		r.end(a.Label(), a.cost(), r.b.Scale(a))
+	}
+}
+
 // Cast checks a and runs it; see the type Cast.
 func (r *Runner) Cast(a Cast) {
 	if r.begin(a.check()) {

@@ -126,10 +126,16 @@ func (x *rig) workload() map[string]func() {
 		"one row":          func() { r.MatMul(op.MatMul{A: a.RowRange(0, 1), B: w, C: y.RowRange(0, 1)}) },
 		"rmsnorm":          func() { r.RMSNorm(norm) },
 		"rmsnorm backward": func() { r.RMSNorm(norm); r.RMSNormBackward(normBack) },
-		"glu":              func() { r.GLU(op.GLU{Gate: g, Up: up, Out: y}) },
-		"glu backward":     func() { r.GLUBackward(op.GLUBackward{Gate: g, Up: up, DOut: y, DGate: dg, DUp: du}) },
-		"embedding":        func() { r.Embedding(op.Embedding{Tokens: tokens, W: emb, Out: a}) },
-		"embedding back":   func() { r.EmbeddingBackward(op.EmbeddingBackward{Tokens: tokens, DOut: a, DW: emb}) },
+		"rmsnorm frozen": func() {
+			frozen := normBack
+			frozen.DW = op.Tensor{}
+			r.RMSNorm(norm)
+			r.RMSNormBackward(frozen)
+		},
+		"glu":            func() { r.GLU(op.GLU{Gate: g, Up: up, Out: y}) },
+		"glu backward":   func() { r.GLUBackward(op.GLUBackward{Gate: g, Up: up, DOut: y, DGate: dg, DUp: du}) },
+		"embedding":      func() { r.Embedding(op.Embedding{Tokens: tokens, W: emb, Out: a}) },
+		"embedding back": func() { r.EmbeddingBackward(op.EmbeddingBackward{Tokens: tokens, DOut: a, DW: emb}) },
 		"loss": func() {
 			r.Copy(logits, first)
 			r.CrossEntropy(op.CrossEntropy{Logits: logits, Targets: targets, Loss: loss, ZLoss: 1e-3, LabelSmoothing: 0.1,
@@ -148,8 +154,9 @@ func (x *rig) workload() map[string]func() {
 			r.Copy(mg, wide)
 			r.AdamW8(op.AdamW8{W: mw, G: mg, M: m8, V: v8, MScale: ms, VScale: vs, W16: half, Stats: stats, AdamHyper: hyper})
 		},
-		"cast": func() { r.Cast(op.Cast{Dst: half, Src: wide}); r.Cast(op.Cast{Dst: wide, Src: half}) },
-		"add":  func() { r.Add(op.Add{Dst: mw, Src: wide}) },
+		"cast":  func() { r.Cast(op.Cast{Dst: half, Src: wide}); r.Cast(op.Cast{Dst: wide, Src: half}) },
+		"add":   func() { r.Add(op.Add{Dst: mw, Src: wide}) },
+		"scale": func() { r.Scale(op.Scale{Dst: mw, Src: wide, Factor: 0.5}) },
 	}
 }
 

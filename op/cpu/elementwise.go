@@ -54,6 +54,22 @@ func (b *Backend) addTo(dst, src []float32) {
 	*t = addTask{}
 }
 
+type scaleTask struct {
+	dst, src []float32
+	factor   float32
+}
+
+func (t *scaleTask) do(b *Backend, _, lo, hi int) { b.k.Scale(t.dst[lo:hi], t.src[lo:hi], t.factor) }
+
+// Scale is Dst = Factor·Src.
+func (b *Backend) Scale(a op.Scale) error {
+	t := &b.tasks.scale
+	*t = scaleTask{floats(a.Dst), floats(a.Src), a.Factor}
+	b.each(len(t.dst), elementBlock, t)
+	*t = scaleTask{}
+	return nil
+}
+
 type toHalfTask struct {
 	dst []uint16
 	src []float32

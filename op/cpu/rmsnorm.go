@@ -26,14 +26,17 @@ func (b *Backend) RMSNorm(a op.RMSNorm) error {
 
 type normBackTask struct {
 	x, w, dy, rms, dx []float32
-	partial           []float32 // (pieces, C)
+	partial           []float32 // (pieces, C); nil without DW
 	c, block          int
 	addDX             bool
 }
 
 func (t *normBackTask) do(b *Backend, _, lo, hi int) {
-	dw := t.partial[lo/t.block*t.c:][:t.c]
-	clear(dw)
+	var dw []float32
+	if t.partial != nil {
+		dw = t.partial[lo/t.block*t.c:][:t.c]
+		clear(dw)
+	}
 	for n := lo; n < hi; n++ {
 		at, end := n*t.c, (n+1)*t.c
 		b.k.RMSNormBackward(t.dx[at:end], dw, t.dy[at:end], t.x[at:end], t.w, t.rms[n], t.addDX)
@@ -44,8 +47,8 @@ func (t *normBackTask) do(b *Backend, _, lo, hi int) {
 // sum of dw of its own.
 const normPieces = 64
 
-// RMSNormBackward undoes RMSNorm. Each block of rows sums its part of dw, and
-// the parts are added to DW in the order of the blocks.
+// RMSNormBackward undoes RMSNorm. Each block of rows sums its part of dw where
+// it is wanted, and the parts are added to DW in the order of the blocks.
 func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 	t := &b.tasks.normBack
 	*t = normBackTask{x: floats(a.X), w: floats(a.W), dy: floats(a.DY), rms: floats(a.RMSInv), dx: floats(a.DX),
@@ -53,10 +56,14 @@ func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 	rows := len(t.rms)
 	t.block = max(8, (rows+normPieces-1)/normPieces)
 	pieces := (rows + t.block - 1) / t.block
-	b.shared.partial = grow(b.shared.partial, pieces*t.c)
-	t.partial = b.shared.partial
+	if a.DW.Ok() {
+		b.shared.partial = grow(b.shared.partial, pieces*t.c)
+		t.partial = b.shared.partial
+	}
 	b.each(rows, t.block, t)
-	b.addRows(floats(a.DW), t.partial, pieces)
+	if a.DW.Ok() {
+		b.addRows(floats(a.DW), t.partial, pieces)
+	}
 	*t = normBackTask{}
 	return nil
 }

@@ -16,6 +16,7 @@ type tasks struct {
 	zero       zeroTask
 	copy       copyTask
 	add        addTask
+	scale      scaleTask
 	toHalf     toHalfTask
 	fromHalf   fromHalfTask
 	sum        sumTask

@@ -14,7 +14,8 @@ func elementwiseCases() []Case {
 		cs = append(cs,
 			Case{Name: fmt.Sprintf("zero/%d", n), Op: "zero", body: func(e *env) { zeroCase(e, n) }},
 			Case{Name: fmt.Sprintf("copy/%d", n), Op: "copy", body: func(e *env) { copyCase(e, n) }},
-			Case{Name: fmt.Sprintf("add/%d", n), Op: "add", body: func(e *env) { addCase(e, n) }})
+			Case{Name: fmt.Sprintf("add/%d", n), Op: "add", body: func(e *env) { addCase(e, n) }},
+			Case{Name: fmt.Sprintf("scale/%d", n), Op: "scale", body: func(e *env) { scaleCase(e, n) }})
 	}
 	for _, n := range []int{1, 2, 255, 256, 257, 4099, 100003} {
 		for _, acc := range []bool{false, true} {
@@ -43,6 +44,13 @@ func copyCase(e *env, n int) {
 func addCase(e *env, n int) {
 	src, dst := e.in("src", e.normal(1e3, n), n), e.acc("dst", e.normal(1, n), n)
 	e.run(func(s side) { s.Add(op.Add{Dst: s.t(dst), Src: s.t(src)}) })
+	want := e.want(dst)
+	e.compare(dst, func(i int) float64 { return ulp*abs(want[i]) + tiny })
+}
+
+func scaleCase(e *env, n int) {
+	src, dst := e.in("src", e.normal(1e3, n), n), e.out("dst", n)
+	e.run(func(s side) { s.Scale(op.Scale{Dst: s.t(dst), Src: s.t(src), Factor: -1.7}) })
 	want := e.want(dst)
 	e.compare(dst, func(i int) float64 { return ulp*abs(want[i]) + tiny })
 }

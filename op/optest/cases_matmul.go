@@ -24,11 +24,19 @@ func matmulCases() []Case {
 			cs = append(cs, matmulCase(z, f, 1, false))
 		}
 	}
+	for _, r := range []int{1, 2, 3, 4, 8, 16} { // low-rank adapters: one dimension is a rank
+		for _, z := range [][3]int{{37, r, 52}, {37, 52, r}, {r, 52, 37}} {
+			for _, f := range matmulForms()[:6] {
+				cs = append(cs, matmulCase(z, f, 1, false))
+			}
+		}
+	}
 	plain := matmulForms()[:3]
 	for _, f := range plain {
 		cs = append(cs, matmulCase([3]int{20, 30, 50}, f, 1e15, false), matmulCase([3]int{20, 30, 50}, f, 1e-17, false),
 			matmulCase([3]int{130, 200, 1603}, f, 1, true), matmulCase([3]int{3, 4100, 700}, f, 1, true),
-			matmulCase([3]int{1030, 257, 33}, f, 1, true))
+			matmulCase([3]int{1030, 257, 33}, f, 1, true), matmulCase([3]int{2048, 16, 768}, f, 1, true),
+			matmulCase([3]int{16, 768, 2048}, f, 1, true))
 	}
 	return cs
 }

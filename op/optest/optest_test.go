@@ -52,6 +52,9 @@ func (b *broken) do(label string, call func() error, in op.Tensor, outs ...op.Te
 	err := call()
 	b.calls++
 	for _, out := range outs {
+		if !out.Ok() {
+			continue // not wanted
+		}
 		v := b.mem.Data(out.Buf)
 		if v == nil {
 			continue // codes
@@ -78,6 +81,9 @@ func (b *broken) do(label string, call func() error, in op.Tensor, outs ...op.Te
 
 func (b *broken) Add(a op.Add) error {
 	return b.do(a.Label(), func() error { return b.Backend.Add(a) }, a.Src, a.Dst)
+}
+func (b *broken) Scale(a op.Scale) error {
+	return b.do(a.Label(), func() error { return b.Backend.Scale(a) }, a.Src, a.Dst)
 }
 func (b *broken) Cast(a op.Cast) error {
 	return b.do(a.Label(), func() error { return b.Backend.Cast(a) }, a.Src, a.Dst)

@@ -40,6 +40,15 @@ func (r *Backend[T]) Add(a op.Add) error {
 	return nil
 }
 
+// Scale is Dst = Factor·Src.
+func (r *Backend[T]) Scale(a op.Scale) error {
+	dst := r.float(a.Dst)
+	for i, v := range r.float(a.Src) {
+		dst[i] = T(a.Factor) * v
+	}
+	return nil
+}
+
 // Cast converts between F32 and F16.
 func (r *Backend[T]) Cast(a op.Cast) error {
 	dst := r.float(a.Dst)

@@ -23,9 +23,13 @@ func (r *Backend[T]) RMSNorm(a op.RMSNorm) error {
 // ∂r/∂x_i = −r³·x_i/C follows, with A = Σ w·x·dy,
 //
 //	dx_i = w_i·dy_i·r − x_i·r³·A/C
-//	dw_i += Σ_rows x_i·r·dy_i
+//	dw_i += Σ_rows x_i·r·dy_i   where DW is present
 func (r *Backend[T]) RMSNormBackward(a op.RMSNormBackward) error {
-	w, dw, rms, c := r.float(a.W), r.float(a.DW), r.float(a.RMSInv), a.X.Cols()
+	w, rms, c := r.float(a.W), r.float(a.RMSInv), a.X.Cols()
+	dw := make([]T, c)
+	if a.DW.Ok() {
+		dw = r.float(a.DW)
+	}
 	for n, s := range rms {
 		x, dy, dx := r.float(a.X)[n*c:(n+1)*c], r.float(a.DY)[n*c:(n+1)*c], r.float(a.DX)[n*c:(n+1)*c]
 		var sum T

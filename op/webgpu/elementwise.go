@@ -14,6 +14,16 @@ func (b *Backend) Add(a op.Add) error {
 	return c.threads(n)
 }
 
+// Scale is Dst = Factor·Src.
+func (b *Backend) Scale(a op.Scale) error {
+	c := b.begin(b.plain("scale"))
+	c.in(a.Src)
+	c.out(a.Dst)
+	n := a.Dst.Len()
+	c.words(uint32(n), floatBits(a.Factor))
+	return c.threads(n)
+}
+
 // Cast converts between F32 and F16.
 func (b *Backend) Cast(a op.Cast) error {
 	c := b.begin(b.plain(a.Label()))

@@ -23,26 +23,30 @@ func (b *Backend) RMSNorm(a op.RMSNorm) error {
 // fill a large GPU, few enough that their partial sums are small.
 const normGroups = 2048
 
-// RMSNormBackward gives DX (added to with AddDX) and adds to DW: in one pass for
-// few rows, else through partial sums.
+// RMSNormBackward gives DX (added to with AddDX) and, where it is present, adds
+// to DW: in one pass for few rows, else through partial sums.
 func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 	n, cols := a.X.Dims[0], a.X.Dims[1]
 	groups := min(normGroups, (n+3)/4)
+	sumDW := a.DW.Ok()
 	v := variant{name: "rmsnorm_backward"}
-	v.c[0] = bit(a.AddDX)
-	c := b.begin(b.kernel(v, func() []define { return []define{flag("ADD_DX", a.AddDX)} }))
+	v.c[0] = bit(a.AddDX) | bit(sumDW)<<1
+	c := b.begin(b.kernel(v, func() []define { return []define{flag("ADD_DX", a.AddDX), flag("SUM_DW", sumDW)} }))
 	c.in(a.X)
 	c.in(a.W)
 	c.in(a.DY)
 	c.in(a.RMSInv)
 	c.out(a.DX)
-	if groups == 1 {
+	switch {
+	case !sumDW:
+		c.scratch(scratchPartials, 256, true) // which the kernel leaves alone
+	case groups == 1:
 		c.out(a.DW)
-	} else {
+	default:
 		c.scratch(scratchPartials, uint64(4*groups*cols), true)
 	}
 	c.words(uint32(n), uint32(cols))
-	if err := c.groups(groups); err != nil || groups == 1 {
+	if err := c.groups(groups); err != nil || groups == 1 || !sumDW {
 		return err
 	}
 	c = b.begin(b.plain("rmsnorm_backward_dw"))

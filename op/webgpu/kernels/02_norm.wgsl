@@ -111,10 +111,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
 //   dx = w·dy·rms_inv − x·rms_inv³·A/C,  dw += Σ_rows x·rms_inv·dy.
 // x, dy, dx (N, C), w (C), rms (N), dw: (C) when one workgroup does all rows and
 // adds to it; otherwise a partial-sum buffer (workgroups, C), written, that
-// rmsnorm_backward_dw adds up in order.
+// rmsnorm_backward_dw adds up in order; not touched without SUM_DW.
 // Any number of workgroups along x; workgroup i takes rows i, i + workgroups, …
 // A thread takes every WG-th channel.
 const ADD_DX: bool = false;   // the launcher's variant: dx += instead of dx =
+const SUM_DW: bool = true;    // and whether dw is wanted
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> w: array<f32>;
 @group(0) @binding(2) var<storage, read> dy: array<f32>;
@@ -130,13 +131,15 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     short_rows(wid.x, nwg.x, lid);
     return;
   }
-  for (var c = lid; c < dims.c; c += WG) {
-    var sum = 0.0;
-    for (var row = wid.x; row < dims.n; row += nwg.x) {
-      let i = row * dims.c + c;
-      sum += x[i] * rms[row] * dy[i];
+  if (SUM_DW) {
+    for (var c = lid; c < dims.c; c += WG) {
+      var sum = 0.0;
+      for (var row = wid.x; row < dims.n; row += nwg.x) {
+        let i = row * dims.c + c;
+        sum += x[i] * rms[row] * dy[i];
+      }
+      put_dw(wid.x, nwg.x, c, sum);
     }
-    put_dw(wid.x, nwg.x, c, sum);
   }
   for (var row = wid.x; row < dims.n; row += nwg.x) {
     let base = row * dims.c;
@@ -153,7 +156,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
 }
 
 fn put_dw(group: u32, groups: u32, c: u32, sum: f32) {
-  if (c >= dims.c) {
+  if (!SUM_DW || c >= dims.c) {
     return;
   }
   if (groups == 1u) {

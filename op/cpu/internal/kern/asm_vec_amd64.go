@@ -67,6 +67,16 @@ func normBackwardAVX2(dx *float32, dw *float32, dy *float32, x *float32, w *floa
 //go:noescape
 func normBackwardAddAVX2(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
 
+// normBackwardDXAVX2 sets dx = w·dy·r − x·coef.
+//
+//go:noescape
+func normBackwardDXAVX2(dx *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
+
+// normBackwardDXAddAVX2 is normBackwardDX that adds to dx.
+//
+//go:noescape
+func normBackwardDXAddAVX2(dx *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
+
 // ropeAVX2 rotates the pairs (x1, x2); sign −1 rotates back.
 //
 //go:noescape
@@ -146,6 +156,16 @@ func normBackwardAVX512(dx *float32, dw *float32, dy *float32, x *float32, w *fl
 //
 //go:noescape
 func normBackwardAddAVX512(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
+
+// normBackwardDXAVX512 sets dx = w·dy·r − x·coef.
+//
+//go:noescape
+func normBackwardDXAVX512(dx *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
+
+// normBackwardDXAddAVX512 is normBackwardDX that adds to dx.
+//
+//go:noescape
+func normBackwardDXAddAVX512(dx *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
 
 // ropeAVX512 rotates the pairs (x1, x2); sign −1 rotates back.
 //

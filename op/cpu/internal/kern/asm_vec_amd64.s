@@ -1370,6 +1370,174 @@ done:
 	VZEROUPPER
 	RET
 
+// func normBackwardDXAVX2(dx *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·normBackwardDXAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         w+24(FP), DX
+	MOVQ         dx+0(FP), BX
+	VBROADCASTSS r+40(FP), Y0
+	VBROADCASTSS coef+44(FP), Y1
+	MOVQ         n+32(FP), SI
+	XORQ         DI, DI
+	MOVQ         SI, R8
+	SUBQ         $+16, R8
+	CMPQ         DI, R8
+	JG           wideEnd
+
+wide:
+	PREFETCHT0   2048(AX)(DI*4)
+	VMOVUPS      (AX)(DI*4), Y2
+	PREFETCHT0   2048(CX)(DI*4)
+	VMOVUPS      (CX)(DI*4), Y3
+	PREFETCHT0   2048(DX)(DI*4)
+	VMOVUPS      (DX)(DI*4), Y4
+	VMULPS       Y2, Y0, Y2
+	VMULPS       Y4, Y2, Y2
+	VFNMADD231PS Y3, Y1, Y2
+	VMOVUPS      Y2, (BX)(DI*4)
+	VMOVUPS      32(AX)(DI*4), Y2
+	VMOVUPS      32(CX)(DI*4), Y3
+	VMOVUPS      32(DX)(DI*4), Y4
+	VMULPS       Y2, Y0, Y2
+	VMULPS       Y4, Y2, Y2
+	VFNMADD231PS Y3, Y1, Y2
+	VMOVUPS      Y2, 32(BX)(DI*4)
+	ADDQ         $+16, DI
+	CMPQ         DI, R8
+	JLE          wide
+
+wideEnd:
+	MOVQ SI, R8
+	SUBQ $+8, R8
+	CMPQ DI, R8
+	JG   vectorEnd
+
+vector:
+	PREFETCHT0   2048(AX)(DI*4)
+	VMOVUPS      (AX)(DI*4), Y2
+	PREFETCHT0   2048(CX)(DI*4)
+	VMOVUPS      (CX)(DI*4), Y3
+	PREFETCHT0   2048(DX)(DI*4)
+	VMOVUPS      (DX)(DI*4), Y4
+	VMULPS       Y2, Y0, Y2
+	VMULPS       Y4, Y2, Y2
+	VFNMADD231PS Y3, Y1, Y2
+	VMOVUPS      Y2, (BX)(DI*4)
+	ADDQ         $+8, DI
+	CMPQ         DI, R8
+	JLE          vector
+
+vectorEnd:
+	SUBQ         DI, SI
+	JZ           done
+	LEAQ         maskTable<>+0(SB), R8
+	SHLQ         $0x02, SI
+	SUBQ         SI, R8
+	VMOVUPS      32(R8), Y2
+	SHRQ         $0x02, SI
+	VMASKMOVPS   (AX)(DI*4), Y2, Y3
+	VMASKMOVPS   (CX)(DI*4), Y2, Y4
+	VMASKMOVPS   (DX)(DI*4), Y2, Y5
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VFNMADD231PS Y4, Y1, Y0
+	VMASKMOVPS   Y0, Y2, (BX)(DI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normBackwardDXAddAVX2(dx *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·normBackwardDXAddAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         w+24(FP), DX
+	MOVQ         dx+0(FP), BX
+	VBROADCASTSS r+40(FP), Y0
+	VBROADCASTSS coef+44(FP), Y1
+	MOVQ         n+32(FP), SI
+	XORQ         DI, DI
+	MOVQ         SI, R8
+	SUBQ         $+16, R8
+	CMPQ         DI, R8
+	JG           wideEnd
+
+wide:
+	PREFETCHT0   2048(AX)(DI*4)
+	VMOVUPS      (AX)(DI*4), Y2
+	PREFETCHT0   2048(CX)(DI*4)
+	VMOVUPS      (CX)(DI*4), Y3
+	PREFETCHT0   2048(DX)(DI*4)
+	VMOVUPS      (DX)(DI*4), Y4
+	PREFETCHT0   2048(BX)(DI*4)
+	VMOVUPS      (BX)(DI*4), Y5
+	VMULPS       Y2, Y0, Y2
+	VMULPS       Y4, Y2, Y2
+	VFNMADD231PS Y3, Y1, Y2
+	VADDPS       Y5, Y2, Y2
+	VMOVUPS      Y2, (BX)(DI*4)
+	VMOVUPS      32(AX)(DI*4), Y2
+	VMOVUPS      32(CX)(DI*4), Y3
+	VMOVUPS      32(DX)(DI*4), Y4
+	VMOVUPS      32(BX)(DI*4), Y5
+	VMULPS       Y2, Y0, Y2
+	VMULPS       Y4, Y2, Y2
+	VFNMADD231PS Y3, Y1, Y2
+	VADDPS       Y5, Y2, Y2
+	VMOVUPS      Y2, 32(BX)(DI*4)
+	ADDQ         $+16, DI
+	CMPQ         DI, R8
+	JLE          wide
+
+wideEnd:
+	MOVQ SI, R8
+	SUBQ $+8, R8
+	CMPQ DI, R8
+	JG   vectorEnd
+
+vector:
+	PREFETCHT0   2048(AX)(DI*4)
+	VMOVUPS      (AX)(DI*4), Y2
+	PREFETCHT0   2048(CX)(DI*4)
+	VMOVUPS      (CX)(DI*4), Y3
+	PREFETCHT0   2048(DX)(DI*4)
+	VMOVUPS      (DX)(DI*4), Y4
+	PREFETCHT0   2048(BX)(DI*4)
+	VMOVUPS      (BX)(DI*4), Y5
+	VMULPS       Y2, Y0, Y2
+	VMULPS       Y4, Y2, Y2
+	VFNMADD231PS Y3, Y1, Y2
+	VADDPS       Y5, Y2, Y2
+	VMOVUPS      Y2, (BX)(DI*4)
+	ADDQ         $+8, DI
+	CMPQ         DI, R8
+	JLE          vector
+
+vectorEnd:
+	SUBQ         DI, SI
+	JZ           done
+	LEAQ         maskTable<>+0(SB), R8
+	SHLQ         $0x02, SI
+	SUBQ         SI, R8
+	VMOVUPS      32(R8), Y2
+	SHRQ         $0x02, SI
+	VMASKMOVPS   (AX)(DI*4), Y2, Y3
+	VMASKMOVPS   (CX)(DI*4), Y2, Y4
+	VMASKMOVPS   (DX)(DI*4), Y2, Y5
+	VMASKMOVPS   (BX)(DI*4), Y2, Y6
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VFNMADD231PS Y4, Y1, Y0
+	VADDPS       Y6, Y0, Y0
+	VMASKMOVPS   Y0, Y2, (BX)(DI*4)
+
+done:
+	VZEROUPPER
+	RET
+
 // func ropeAVX2(x1 *float32, x2 *float32, cos *float32, sin *float32, n int, sign float32)
 // Requires: AVX, FMA3, MMX+
 TEXT ·ropeAVX2(SB), NOSPLIT, $0-44
@@ -2791,6 +2959,177 @@ vectorEnd:
 	VADDPS       Z6, Z2, Z0
 	VMOVUPS      Z0, K1, (SI)(R8*4)
 	VMOVUPS      Z5, K1, (BX)(R8*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normBackwardDXAVX512(dx *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·normBackwardDXAVX512(SB), NOSPLIT, $0-48
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         w+24(FP), DX
+	MOVQ         dx+0(FP), BX
+	VBROADCASTSS r+40(FP), Z0
+	VBROADCASTSS coef+44(FP), Z1
+	MOVQ         n+32(FP), SI
+	XORQ         DI, DI
+	MOVQ         SI, R8
+	SUBQ         $+32, R8
+	CMPQ         DI, R8
+	JG           wideEnd
+
+wide:
+	PREFETCHT0   2048(AX)(DI*4)
+	VMOVUPS      (AX)(DI*4), Z2
+	PREFETCHT0   2048(CX)(DI*4)
+	VMOVUPS      (CX)(DI*4), Z3
+	PREFETCHT0   2048(DX)(DI*4)
+	VMOVUPS      (DX)(DI*4), Z4
+	VMULPS       Z2, Z0, Z2
+	VMULPS       Z4, Z2, Z2
+	VFNMADD231PS Z3, Z1, Z2
+	VMOVUPS      Z2, (BX)(DI*4)
+	PREFETCHT0   2112(AX)(DI*4)
+	VMOVUPS      64(AX)(DI*4), Z2
+	PREFETCHT0   2112(CX)(DI*4)
+	VMOVUPS      64(CX)(DI*4), Z3
+	PREFETCHT0   2112(DX)(DI*4)
+	VMOVUPS      64(DX)(DI*4), Z4
+	VMULPS       Z2, Z0, Z2
+	VMULPS       Z4, Z2, Z2
+	VFNMADD231PS Z3, Z1, Z2
+	VMOVUPS      Z2, 64(BX)(DI*4)
+	ADDQ         $+32, DI
+	CMPQ         DI, R8
+	JLE          wide
+
+wideEnd:
+	MOVQ SI, R8
+	SUBQ $+16, R8
+	CMPQ DI, R8
+	JG   vectorEnd
+
+vector:
+	PREFETCHT0   2048(AX)(DI*4)
+	VMOVUPS      (AX)(DI*4), Z2
+	PREFETCHT0   2048(CX)(DI*4)
+	VMOVUPS      (CX)(DI*4), Z3
+	PREFETCHT0   2048(DX)(DI*4)
+	VMOVUPS      (DX)(DI*4), Z4
+	VMULPS       Z2, Z0, Z2
+	VMULPS       Z4, Z2, Z2
+	VFNMADD231PS Z3, Z1, Z2
+	VMOVUPS      Z2, (BX)(DI*4)
+	ADDQ         $+16, DI
+	CMPQ         DI, R8
+	JLE          vector
+
+vectorEnd:
+	SUBQ         DI, SI
+	JZ           done
+	MOVL         $0x0000ffff, R8
+	BZHIL        SI, R8, R8
+	KMOVW        R8, K1
+	VMOVUPS.Z    (AX)(DI*4), K1, Z2
+	VMOVUPS.Z    (CX)(DI*4), K1, Z3
+	VMOVUPS.Z    (DX)(DI*4), K1, Z4
+	VMULPS       Z2, Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VFNMADD231PS Z3, Z1, Z0
+	VMOVUPS      Z0, K1, (BX)(DI*4)
+
+done:
+	VZEROUPPER
+	RET
+
+// func normBackwardDXAddAVX512(dx *float32, dy *float32, x *float32, w *float32, n int, r float32, coef float32)
+// Requires: AVX, AVX512F, BMI2, MMX+
+TEXT ·normBackwardDXAddAVX512(SB), NOSPLIT, $0-48
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         w+24(FP), DX
+	MOVQ         dx+0(FP), BX
+	VBROADCASTSS r+40(FP), Z0
+	VBROADCASTSS coef+44(FP), Z1
+	MOVQ         n+32(FP), SI
+	XORQ         DI, DI
+	MOVQ         SI, R8
+	SUBQ         $+32, R8
+	CMPQ         DI, R8
+	JG           wideEnd
+
+wide:
+	PREFETCHT0   2048(AX)(DI*4)
+	VMOVUPS      (AX)(DI*4), Z2
+	PREFETCHT0   2048(CX)(DI*4)
+	VMOVUPS      (CX)(DI*4), Z3
+	PREFETCHT0   2048(DX)(DI*4)
+	VMOVUPS      (DX)(DI*4), Z4
+	PREFETCHT0   2048(BX)(DI*4)
+	VMOVUPS      (BX)(DI*4), Z5
+	VMULPS       Z2, Z0, Z2
+	VMULPS       Z4, Z2, Z2
+	VFNMADD231PS Z3, Z1, Z2
+	VADDPS       Z5, Z2, Z2
+	VMOVUPS      Z2, (BX)(DI*4)
+	PREFETCHT0   2112(AX)(DI*4)
+	VMOVUPS      64(AX)(DI*4), Z2
+	PREFETCHT0   2112(CX)(DI*4)
+	VMOVUPS      64(CX)(DI*4), Z3
+	PREFETCHT0   2112(DX)(DI*4)
+	VMOVUPS      64(DX)(DI*4), Z4
+	PREFETCHT0   2112(BX)(DI*4)
+	VMOVUPS      64(BX)(DI*4), Z5
+	VMULPS       Z2, Z0, Z2
+	VMULPS       Z4, Z2, Z2
+	VFNMADD231PS Z3, Z1, Z2
+	VADDPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 64(BX)(DI*4)
+	ADDQ         $+32, DI
+	CMPQ         DI, R8
+	JLE          wide
+
+wideEnd:
+	MOVQ SI, R8
+	SUBQ $+16, R8
+	CMPQ DI, R8
+	JG   vectorEnd
+
+vector:
+	PREFETCHT0   2048(AX)(DI*4)
+	VMOVUPS      (AX)(DI*4), Z2
+	PREFETCHT0   2048(CX)(DI*4)
+	VMOVUPS      (CX)(DI*4), Z3
+	PREFETCHT0   2048(DX)(DI*4)
+	VMOVUPS      (DX)(DI*4), Z4
+	PREFETCHT0   2048(BX)(DI*4)
+	VMOVUPS      (BX)(DI*4), Z5
+	VMULPS       Z2, Z0, Z2
+	VMULPS       Z4, Z2, Z2
+	VFNMADD231PS Z3, Z1, Z2
+	VADDPS       Z5, Z2, Z2
+	VMOVUPS      Z2, (BX)(DI*4)
+	ADDQ         $+16, DI
+	CMPQ         DI, R8
+	JLE          vector
+
+vectorEnd:
+	SUBQ         DI, SI
+	JZ           done
+	MOVL         $0x0000ffff, R8
+	BZHIL        SI, R8, R8
+	KMOVW        R8, K1
+	VMOVUPS.Z    (AX)(DI*4), K1, Z2
+	VMOVUPS.Z    (CX)(DI*4), K1, Z3
+	VMOVUPS.Z    (DX)(DI*4), K1, Z4
+	VMOVUPS.Z    (BX)(DI*4), K1, Z5
+	VMULPS       Z2, Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VFNMADD231PS Z3, Z1, Z0
+	VADDPS       Z5, Z0, Z0
+	VMOVUPS      Z0, K1, (BX)(DI*4)
 
 done:
 	VZEROUPPER

@@ -214,6 +214,21 @@ func (k Kernels) normBackward(dx, dw, dy, x, w []float32, r, coef float32, addDX
 	}
 }
 
+func (k Kernels) normBackwardDX(dx, dy, x, w []float32, r, coef float32, addDX bool) {
+	switch {
+	case k.level == AVX512 && addDX:
+		normBackwardDXAddAVX512(&dx[0], &dy[0], &x[0], &w[0], len(x), r, coef)
+	case k.level == AVX512:
+		normBackwardDXAVX512(&dx[0], &dy[0], &x[0], &w[0], len(x), r, coef)
+	case k.level == AVX2 && addDX:
+		normBackwardDXAddAVX2(&dx[0], &dy[0], &x[0], &w[0], len(x), r, coef)
+	case k.level == AVX2:
+		normBackwardDXAVX2(&dx[0], &dy[0], &x[0], &w[0], len(x), r, coef)
+	default:
+		normBackwardDXPortable(dx, dy, x, w, r, coef, addDX)
+	}
+}
+
 func (k Kernels) rope(x1, x2, cos, sin []float32, sign float32) {
 	switch k.level {
 	case AVX512:

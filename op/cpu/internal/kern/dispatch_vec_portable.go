@@ -45,6 +45,10 @@ func (Kernels) normBackward(dx, dw, dy, x, w []float32, r, coef float32, addDX b
 	normBackwardPortable(dx, dw, dy, x, w, r, coef, addDX)
 }
 
+func (Kernels) normBackwardDX(dx, dy, x, w []float32, r, coef float32, addDX bool) {
+	normBackwardDXPortable(dx, dy, x, w, r, coef, addDX)
+}
+
 func (Kernels) rope(x1, x2, cos, sin []float32, sign float32) { ropePortable(x1, x2, cos, sin, sign) }
 
 func (Kernels) adamw(w, g, m, v []float32, h *adamwArgs) { adamwPortable(w, g, m, v, h) }

@@ -102,6 +102,16 @@ func testRMSNormBackward(t *testing.T, k Kernels, n int, eps float64, add bool) 
 	}
 	dx.check(t, "dx")
 	dw.check(t, "dw")
+
+	only := junk(n, 1)
+	copy(only.s(), oldX)
+	k.RMSNormBackward(only.s(), nil, dy, x, w, float32(inv), add)
+	for i, v := range only.s() {
+		if v != dx.s()[i] {
+			t.Errorf("C %d, add %v: dx[%d] is %v without dw and %v with it", n, add, i, v, dx.s()[i])
+		}
+	}
+	only.check(t, "dx alone")
 }
 
 func TestRope(t *testing.T) {

@@ -23,10 +23,10 @@ func (k Kernels) RMSNorm(y, x, w []float32, eps float32) (rmsInv float32) {
 //	dx = w·dy·rms_inv − x·rms_inv³·A/C     written (=), or added (+=) if addDX
 //	dw += x·rms_inv·dy                     always added, so that rows share one partial sum
 //
-// All rows are (C). dx may be dy; it may not be x, w or dw.
+// All rows are (C); a nil dw is not computed, and dx is the same to the bit. dx may be dy; it may not be x, w or dw.
 func (k Kernels) RMSNormBackward(dx, dw, dy, x, w []float32, rmsInv float32, addDX bool) {
 	n := len(x)
-	dx, dw, dy, w = dx[:n], dw[:n], dy[:n], w[:n]
+	dx, dy, w = dx[:n], dy[:n], w[:n]
 	if n == 0 {
 		return
 	}
@@ -39,6 +39,10 @@ func (k Kernels) RMSNormBackward(dx, dw, dy, x, w []float32, rmsInv float32, add
 	coef := float32(r * r * r * a / float64(n))
 	for lo := 0; lo < n; lo += chunk {
 		hi := min(n, lo+chunk)
+		if dw == nil {
+			k.normBackwardDX(dx[lo:hi], dy[lo:hi], x[lo:hi], w[lo:hi], rmsInv, coef, addDX)
+			continue
+		}
 		k.normBackward(dx[lo:hi], dw[lo:hi], dy[lo:hi], x[lo:hi], w[lo:hi], rmsInv, coef, addDX)
 	}
 }

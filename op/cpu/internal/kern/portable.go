@@ -107,6 +107,16 @@ func normBackwardPortable(dx, dw, dy, x, w []float32, r, coef float32, addDX boo
 	}
 }
 
+func normBackwardDXPortable(dx, dy, x, w []float32, r, coef float32, addDX bool) {
+	for i, d := range dy {
+		g := float32(w[i]*d*r) - float32(x[i]*coef)
+		if addDX {
+			g += dx[i]
+		}
+		dx[i] = g
+	}
+}
+
 func ropePortable(x1, x2, cos, sin []float32, sign float32) {
 	for i, c := range cos {
 		s := sin[i] * sign

@@ -114,6 +114,10 @@ var elementwiseLoops = []elementwise{
 			g := normGrad(s, x, c)
 			return []V{s.add(x[4], g[0]), g[1]}
 		}},
+	{"normBackwardDX", "sets dx = w·dy·r − x·coef.", []string{"dy", "x", "w"}, []string{"dx"}, []string{"r", "coef"}, 2,
+		func(s *isa, x, c []V) []V { return []V{normGradDX(s, x, s.mul(x[0], c[0]), c[1])} }},
+	{"normBackwardDXAdd", "is normBackwardDX that adds to dx.", []string{"dy", "x", "w", "dx"}, []string{"dx"}, []string{"r", "coef"}, 2,
+		func(s *isa, x, c []V) []V { return []V{s.add(x[3], normGradDX(s, x, s.mul(x[0], c[0]), c[1]))} }},
 	{"rope", "rotates the pairs (x1, x2); sign −1 rotates back.", []string{"x1", "x2", "cos", "sin"}, []string{"x1", "x2"}, []string{"sign"}, 1,
 		func(s *isa, x, c []V) []V {
 			sin := s.mul(x[3], c[0])
@@ -148,8 +152,14 @@ func geluSigmoid(s *isa, x V) (sig, slope V) {
 // normGrad takes (dy, x, w, dw) and (r, coef) and returns dx and the new dw.
 func normGrad(s *isa, x, c []V) []V {
 	dyr := s.mul(x[0], c[0])
-	dx := s.mul(x[2], dyr)
-	s.subMulTo(dx, x[1], c[1])
+	dx := normGradDX(s, x, dyr, c[1])
 	s.addMulTo(x[3], x[1], dyr)
 	return []V{dx, x[3]}
+}
+
+// normGradDX takes (dy, x, w), dy·r and coef and returns dx.
+func normGradDX(s *isa, x []V, dyr, coef V) V {
+	dx := s.mul(x[2], dyr)
+	s.subMulTo(dx, x[1], coef)
+	return dx
 }
