@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"tezgah/tensor"
@@ -59,29 +61,85 @@ func parseLoRA(raw json.RawMessage) (a LoRA, err error) {
 type PEFTOptions struct {
 	Type tensor.DType // F32, F16 or BF16
 	// Base is the model that the adapters belong to, as peft is to find it: a
-	// folder that ExportHF has written, or a name on a hub.
+	// folder that ExportHF has written, or a name on a hub. A folder that is
+	// there must hold a model of the adapters' architecture.
 	Base string
+	// BaseModel, in place of Base, is written into the folder "base" beside
+	// the adapters, as BaseOptions say.
+	BaseModel   *LLM
+	BaseOptions HFOptions
 }
+
+// baseFolder is where an adapter folder holds its base model.
+const baseFolder = "base"
 
 // ExportPEFT writes the adapters in l as a folder that the Python package peft
 // loads: adapter_config.json and adapter_model.safetensors. Nothing is
 // multiplied into them: peft computes with the same α/r. dir must not exist or
 // be empty; it appears whole or not at all.
 func ExportPEFT(dir string, l *LLM, o PEFTOptions) error {
+	base, err := planBase(dir, l, &o)
+	if err != nil {
+		return fmt.Errorf("export to %s: %w", dir, err)
+	}
 	weights, config, err := planPEFT(l, o)
 	if err == nil {
-		err = checkSpace(dir, weights.size)
+		err = checkSpace(dir, weights.size+base.size())
 	}
 	if err == nil {
 		err = writeFolder(dir, func(temp string) error {
 			if err := weights.save(filepath.Join(temp, "adapter_model.safetensors")); err != nil {
 				return err
 			}
-			return WriteBytesAtomic(filepath.Join(temp, "adapter_config.json"), config)
+			if err := WriteBytesAtomic(filepath.Join(temp, "adapter_config.json"), config); err != nil || o.BaseModel == nil {
+				return err
+			}
+			return writeFolder(filepath.Join(temp, baseFolder), base.write)
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("export to %s: %w", dir, err)
+	}
+	return nil
+}
+
+// planBase finds the base model, completes o.Base, and compares its
+// architecture with the adapters'. The plan is empty for a base that is there.
+func planBase(dir string, l *LLM, o *PEFTOptions) (*hfFolder, error) {
+	c, err := parseLlamaConfig(l.Header.Config)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case o.BaseModel != nil:
+		o.Base = filepath.ToSlash(filepath.Join(dir, baseFolder))
+		b, err := parseLlamaConfig(o.BaseModel.Header.Config)
+		if err == nil {
+			err = sameArchitecture(b, c, o.BaseModel.Name())
+		}
+		if err != nil {
+			return nil, err
+		}
+		return planHF(o.BaseModel, o.BaseOptions)
+	case o.Base == "":
+		return nil, fmt.Errorf("no base model is named; export it with --to hf and give its folder with --base")
+	}
+	if st, err := os.Stat(o.Base); err == nil && st.IsDir() {
+		m, err := OpenHF(o.Base)
+		if err != nil {
+			return nil, err
+		}
+		defer m.Close()
+		return &hfFolder{}, sameArchitecture(m.Config, c, o.Base)
+	}
+	return &hfFolder{}, nil // a name on a hub, or a folder of another machine
+}
+
+// sameArchitecture compares what decides shapes and what is computed.
+func sameArchitecture(got, want LlamaConfig, name string) error {
+	got.Context, got.InitStd = want.Context, want.InitStd
+	if !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("the base model %s is %+v, the adapters were trained on %+v", name, got, want)
 	}
 	return nil
 }
@@ -97,9 +155,6 @@ func planPEFT(l *LLM, o PEFTOptions) (weights *plan, config []byte, err error) {
 	}
 	if _, err := narrower(o.Type); err != nil {
 		return nil, nil, err
-	}
-	if o.Base == "" {
-		return nil, nil, fmt.Errorf("no base model is named; export it with --to hf and give its folder with --base")
 	}
 	var ts []Tensor
 	for _, lt := range c.tensors() {

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -11,45 +10,74 @@ import (
 
 	"tezgah/bpe"
 	"tezgah/checkpoint"
-	"tezgah/model"
 	"tezgah/tensor"
 )
 
 type exportFlags struct {
-	to       string
-	typ      string
-	shardMiB int64
-	force    bool
+	to        string
+	typ       string
+	shardSize byteSize
+	template  string
+	base      string
+	force     bool
+}
+
+// exportTypes are the element types of each format.
+var exportTypes = map[string][]string{
+	"hf": {"f32", "f16", "bf16"}, "gguf": {"f32", "f16", "q8_0"}, "peft": {"f32", "f16", "bf16"},
 }
 
 func newExport() *cobra.Command {
 	var f exportFlags
 	cmd := &cobra.Command{
-		Use:   "export --to hf|gguf RUN|F.llm OUT",
-		Short: "Write a model for Hugging Face transformers (a folder) or llama.cpp (a .gguf file)",
+		Use:   "export --to hf|gguf|peft RUN|F.llm OUT",
+		Short: "Write a model for transformers (a folder), llama.cpp (a .gguf file) or, its adapters alone, peft (a folder)",
 		Args:  exactly("a run folder or a .llm file, and the folder or file to write", 2),
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(args[0], args[1]) },
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.to, "to", "hf", "hf or gguf")
-	fl.StringVar(&f.typ, "type", "f32", "hf: f32, f16, bf16; gguf: f32, f16, q8_0")
-	fl.Int64Var(&f.shardMiB, "shard-mib", 0, "hf: most weights in one file (0: 5 GB)")
+	fl.StringVar(&f.to, "to", "hf", "hf, gguf or peft")
+	fl.StringVar(&f.typ, "type", "f32", "hf, peft: f32, f16, bf16; gguf: f32, f16, q8_0")
+	fl.Var(&f.shardSize, "shard-size", "hf, peft: most weights in one file, such as 2GB (default 5GB)")
+	fl.StringVar(&f.template, "template", "", "chat template to name in the export: "+strings.Join(chatNames(), ", ")+" (default: the one that the model was trained with)")
+	fl.StringVar(&f.base, "base", "", "peft: folder or hub name of the base model (default: OUT/base, which is then written too)")
 	fl.BoolVar(&f.force, "force", false, "gguf: write a pattern that llama.cpp does not know as the nearest that it does")
 	return cmd
 }
 
+// check refuses flags that do not go together.
+func (f *exportFlags) check() error {
+	if err := checkWord("to", f.to, []string{"hf", "gguf", "peft"}); err != nil {
+		return err
+	}
+	if err := checkWord("type", f.typ, exportTypes[f.to]); err != nil {
+		return err
+	}
+	if f.template != "" {
+		if err := checkWord("template", f.template, chatNames()); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.shardSize > 0 && f.to == "gguf":
+		return usagef("--shard-size is for --to hf and peft: a .gguf file is one file")
+	case f.base != "" && f.to != "peft":
+		return usagef("--base is for --to peft")
+	case f.force && f.to != "gguf":
+		return usagef("--force is for --to gguf")
+	}
+	return nil
+}
+
 func (f *exportFlags) run(from, out string) error {
-	if err := checkWord("to", f.to, []string{"hf", "gguf"}); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
-	types := map[string][]string{"hf": {"f32", "f16", "bf16"}, "gguf": {"f32", "f16", "q8_0"}}[f.to]
-	if err := checkWord("type", f.typ, types); err != nil {
-		return err
+	find := modelFile
+	if f.to == "peft" {
+		find = adapterFile
 	}
-	if f.shardMiB < 0 {
-		return usagef("--shard-mib is %d, want 0 or a positive number", f.shardMiB)
-	}
-	file, err := modelFile(from)
+	file, err := find(from)
 	if err != nil {
 		return err
 	}
@@ -58,42 +86,123 @@ func (f *exportFlags) run(from, out string) error {
 		return err
 	}
 	defer l.Close()
-	special, pattern, err := specialTokens(l.Header.Tokenizer)
-	if err != nil {
-		return fmt.Errorf("%s: its tokenizer: %w", file, err)
+	switch f.to {
+	case "gguf":
+		err = f.gguf(l, out)
+	case "peft":
+		err = f.peft(l, out)
+	default:
+		err = f.hf(l, out)
 	}
-	if f.to == "hf" {
-		typ, err := tensor.ParseDType(strings.ToUpper(f.typ))
-		if err != nil {
-			return err
-		}
-		if err := checkpoint.ExportHF(out, l, checkpoint.HFOptions{Type: typ, ShardBytes: f.shardMiB << 20, Special: special}); err != nil {
-			return err
-		}
-	} else {
-		notes, err := checkpoint.ExportGGUF(out, l, checkpoint.GGUFOptions{
-			Type: f.typ, Name: strings.TrimSuffix(filepath.Base(out), ".gguf"), Pattern: pattern, Special: special, Force: f.force,
-		})
-		if err != nil {
-			return err
-		}
-		for _, n := range notes {
-			say("note: " + n)
-		}
+	if err == nil {
+		fmt.Println(out)
 	}
-	fmt.Println(out)
-	return nil
+	return err
 }
 
-// specialTokens names the tokens that the formats give a role; a model without
-// a tokenizer has none.
-func specialTokens(tokenizer []byte) (s checkpoint.SpecialTokens, pattern string, err error) {
-	if len(tokenizer) == 0 {
+func (f *exportFlags) hf(l *checkpoint.LLM, out string) error {
+	o, err := f.hfOptions(l, l.Header.ChatTemplate)
+	if err != nil {
+		return err
+	}
+	return checkpoint.ExportHF(out, l, o)
+}
+
+// hfOptions are those of a folder with the model l, whose chat template is
+// called template.
+func (f *exportFlags) hfOptions(l *checkpoint.LLM, template string) (o checkpoint.HFOptions, err error) {
+	if o.Type, err = tensor.ParseDType(strings.ToUpper(f.typ)); err != nil {
+		return o, err
+	}
+	o.ShardBytes = int64(f.shardSize)
+	if o.Special, _, err = specialTokens(l); err != nil {
+		return o, err
+	}
+	o.Chat, err = f.chatFormat(template)
+	return o, err
+}
+
+func (f *exportFlags) gguf(l *checkpoint.LLM, out string) error {
+	special, pattern, err := specialTokens(l)
+	if err != nil {
+		return err
+	}
+	format, err := f.chatFormat(l.Header.ChatTemplate)
+	if err != nil {
+		return err
+	}
+	notes, err := checkpoint.ExportGGUF(out, l, checkpoint.GGUFOptions{
+		Type: f.typ, Name: strings.TrimSuffix(filepath.Base(out), ".gguf"), Pattern: pattern, Special: special, Chat: format, Force: f.force,
+	})
+	for _, n := range notes {
+		say("note: " + n)
+	}
+	return err
+}
+
+// peft writes adapters, and their base model unless --base says where it is.
+func (f *exportFlags) peft(l *checkpoint.LLM, out string) (err error) {
+	o := checkpoint.PEFTOptions{Base: f.base}
+	if o.Type, err = tensor.ParseDType(strings.ToUpper(f.typ)); err != nil {
+		return err
+	}
+	if f.base == "" {
+		path := filepath.Join(filepath.Dir(l.Name()), baseName)
+		if o.BaseModel, err = checkpoint.OpenLLM(path); err != nil {
+			return fmt.Errorf("the adapters' base model: %w; give its Hugging Face folder with --base", err)
+		}
+		defer o.BaseModel.Close()
+		if o.BaseOptions, err = f.hfOptions(o.BaseModel, l.Header.ChatTemplate); err != nil {
+			return err
+		}
+	}
+	return checkpoint.ExportPEFT(out, l, o)
+}
+
+// chatFormat describes the chat template of an export: --template, else the
+// model's own; nil for a model without one.
+func (f *exportFlags) chatFormat(name string) (*checkpoint.ChatFormat, error) {
+	if f.template != "" {
+		name = f.template
+	}
+	if name == "" {
+		return nil, nil
+	}
+	t, ok := chatFormats[name]
+	if !ok {
+		return nil, fmt.Errorf("the model's chat template %q is unknown; name another with --template", name)
+	}
+	return &t, nil
+}
+
+// baseName is the base model in the folder of a run that trains adapters.
+const baseName = "base.llm"
+
+// adapterFile finds the adapters that an argument means: the file itself, or
+// the newest checkpoint of a run.
+func adapterFile(path string) (string, error) {
+	if isFile(path) {
+		return path, nil
+	}
+	c, skipped, err := checkpoint.Latest(path)
+	for _, s := range skipped {
+		fmt.Fprintf(os.Stderr, "note: %s is left out: %v\n", s.Path, s.Err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.TrimRight(path, "/"), err)
+	}
+	return c.Path, nil
+}
+
+// specialTokens names the tokens that the formats give a role, and the pattern
+// by which text is cut; a model without a tokenizer has none.
+func specialTokens(l *checkpoint.LLM) (s checkpoint.SpecialTokens, pattern string, err error) {
+	if len(l.Header.Tokenizer) == 0 {
 		return s, "", nil
 	}
-	t, err := bpe.Parse(tokenizer)
+	t, err := bpe.Parse(l.Header.Tokenizer)
 	if err != nil {
-		return s, "", err
+		return s, "", fmt.Errorf("%s: its tokenizer: %w", l.Name(), err)
 	}
 	if id := t.BOS(); id >= 0 {
 		s.BOS = string(t.Token(id))
@@ -102,60 +211,4 @@ func specialTokens(tokenizer []byte) (s checkpoint.SpecialTokens, pattern string
 		s.EOS = string(t.Token(id))
 	}
 	return s, t.Pattern(), nil
-}
-
-func newImport() *cobra.Command {
-	var out string
-	cmd := &cobra.Command{
-		Use:   "import --out F.llm DIR|F.safetensors",
-		Short: "Read a Llama-architecture model of Hugging Face transformers",
-		Args:  exactly("a Hugging Face folder or a .safetensors file", 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if out == "" {
-				return usagef("import: give --out F.llm, the file to write")
-			}
-			return importModel(args[0], out)
-		},
-	}
-	cmd.Flags().StringVar(&out, "out", "", "model file to write")
-	return cmd
-}
-
-// importModel converts a Hugging Face folder into a .llm file.
-func importModel(path, out string) error {
-	m, err := checkpoint.OpenHF(path)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	config, err := json.Marshal(m.Config)
-	if err != nil {
-		return err
-	}
-	dec := json.NewDecoder(bytes.NewReader(config))
-	dec.DisallowUnknownFields() // a property that the model here lacks must not be dropped in silence
-	var cfg model.Config
-	if err := dec.Decode(&cfg); err != nil {
-		return fmt.Errorf("%s: the model has a property that is not supported: %w", path, err)
-	}
-	if err := cfg.WithDefaults().Validate(); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if m.Tokenizer != nil {
-		if _, err := bpe.Parse(m.Tokenizer); err != nil {
-			return fmt.Errorf("%s: its tokenizer: %w", path, err)
-		}
-	}
-	facts, err := json.Marshal(map[string]string{"imported_from": filepath.Base(path), "version": version()})
-	if err != nil {
-		return err
-	}
-	if err := checkpoint.SaveLLM(out, checkpoint.Header{Config: config, Tokenizer: m.Tokenizer, Facts: facts}, m.Weights(), nil); err != nil {
-		return err
-	}
-	for _, n := range m.Notes {
-		say("note: " + n)
-	}
-	fmt.Println(out)
-	return nil
 }

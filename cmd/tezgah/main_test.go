@@ -142,7 +142,7 @@ func TestExportImport(t *testing.T) {
 	must(t, "data", "build", "--tokenizer", tok, "--out", bin, text)
 	must(t, smallTrain(bin, runDir)...)
 	hf, back := filepath.Join(dir, "hf"), filepath.Join(dir, "back.llm")
-	must(t, "export", "--to", "hf", "--shard-mib", "1", runDir, hf)
+	must(t, "export", "--to", "hf", "--shard-size", "1MiB", runDir, hf)
 	must(t, "import", "--out", back, hf)
 	args := []string{"--device", "cpu", "--prompt", "the loom", "--max-tokens", "20", "--seed", "5"}
 	want := must(t, append([]string{"generate", runDir}, args...)...)

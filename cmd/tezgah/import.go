@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tezgah/bpe"
+	"tezgah/checkpoint"
+	"tezgah/model"
+)
+
+type importFlags struct {
+	out      string
+	template string
+}
+
+func newImport() *cobra.Command {
+	var f importFlags
+	cmd := &cobra.Command{
+		Use:   "import --out F.llm DIR|F.safetensors",
+		Short: "Read a Llama-architecture model of Hugging Face transformers",
+		Args:  exactly("a Hugging Face folder or a .safetensors file", 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.out == "" {
+				return usagef("import: give --out F.llm, the file to write")
+			}
+			return f.run(args[0])
+		},
+	}
+	cmd.Flags().StringVar(&f.out, "out", "", "model file to write")
+	cmd.Flags().StringVar(&f.template, "template", "", "chat template of the model: "+strings.Join(chatNames(), ", ")+" (default: as its tokenizer_config.json has it)")
+	return cmd
+}
+
+// run converts a Hugging Face folder into a .llm file.
+func (f *importFlags) run(path string) error {
+	if f.template != "" {
+		if err := checkWord("template", f.template, chatNames()); err != nil {
+			return err
+		}
+	}
+	m, err := checkpoint.OpenHF(path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	h, err := f.header(m, path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := checkpoint.SaveLLM(f.out, h, m.Weights(), nil); err != nil {
+		return err
+	}
+	for _, n := range m.Notes {
+		say("note: " + n)
+	}
+	fmt.Println(f.out)
+	return nil
+}
+
+// importFacts is what an imported file says of its origin.
+type importFacts struct {
+	From    string   `json:"imported_from"`
+	Version string   `json:"version"`
+	Ends    []string `json:"end_tokens,omitempty"` // the tokens that end a text or a turn
+}
+
+// header makes the .llm's header. It may add to the model's notes.
+func (f *importFlags) header(m *checkpoint.HFModel, path string) (h checkpoint.Header, err error) {
+	if h.Config, err = modelConfig(m.Config); err != nil {
+		return h, err
+	}
+	facts := importFacts{From: filepath.Base(path), Version: version()}
+	if h.Tokenizer = m.Tokenizer; h.Tokenizer != nil {
+		t, err := bpe.Parse(h.Tokenizer)
+		if err != nil {
+			return h, fmt.Errorf("its tokenizer: %w", err)
+		}
+		if t.VocabSize() > m.Config.VocabSize {
+			return h, fmt.Errorf("its tokenizer has %d ids but the model only %d", t.VocabSize(), m.Config.VocabSize)
+		}
+		facts.Ends = endTokens(m, t)
+	}
+	h.ChatTemplate = f.chatTemplate(m)
+	h.Facts, err = json.Marshal(facts)
+	return h, err
+}
+
+// modelConfig turns the configuration into ours. A property that the model
+// here lacks must not be dropped in silence.
+func modelConfig(c checkpoint.LlamaConfig) (json.RawMessage, error) {
+	config, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(config))
+	dec.DisallowUnknownFields()
+	var cfg model.Config
+	if err := dec.Decode(&cfg); err != nil {
+		return nil, fmt.Errorf("the model has a property that is not supported: %w", err)
+	}
+	return config, cfg.WithDefaults().Validate()
+}
+
+// endTokens are the texts of the model's end tokens. It notes when the one
+// that ends a document here is not among them.
+func endTokens(m *checkpoint.HFModel, t *bpe.Tokenizer) (ends []string) {
+	for _, id := range m.EOS {
+		ends = append(ends, string(t.Token(id)))
+	}
+	if len(m.EOS) > 0 && !slices.Contains(m.EOS, t.EndOfDocument()) {
+		end := "nothing"
+		if id := t.EndOfDocument(); id >= 0 {
+			end = string(t.Token(id))
+		}
+		m.Notes = append(m.Notes, fmt.Sprintf("the model ends a text with %s; generation stops at %s: add --stop %q", strings.Join(ends, " or "), end, ends[0]))
+	}
+	return ends
+}
+
+// chatTemplate names the model's chat template: --template, else the known one
+// that the folder's is. One that is not known is noted.
+func (f *importFlags) chatTemplate(m *checkpoint.HFModel) string {
+	if f.template != "" || m.ChatJinja == "" {
+		return f.template
+	}
+	name := detectChat(m.ChatJinja)
+	if name == "" {
+		m.Notes = append(m.Notes, "its chat template is not one of "+strings.Join(chatNames(), ", ")+": imported without; name one with --template")
+		return ""
+	}
+	return name
+}
