@@ -9,6 +9,10 @@ import (
 // holds dir; ok is false where the platform does not tell. Tests replace it.
 var freeBytes = diskFree
 
+// FreeBytes reports the space that an ordinary user may fill on the disk that
+// holds dir; ok is false where the platform does not tell.
+func FreeBytes(dir string) (sizeBytes int64, ok bool) { return freeBytes(dir) }
+
 // SpaceError says that a file did not fit on its disk.
 type SpaceError struct {
 	Path      string // the file
