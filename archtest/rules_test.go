@@ -14,7 +14,7 @@ type rule struct {
 // everything is what a program may be put together from. Programs see gpu only
 // to list the adapters and open the one that a backend is then built on.
 var everything = []string{
-	"bench", "bpe", "checkpoint", "corpus", "generate", "gpu", "internal/...", "model", "op", "op/cpu", "op/ref", "op/optest",
+	"bench", "bpe", "checkpoint", "corpus", "eval", "generate", "gpu", "internal/...", "model", "op", "op/cpu", "op/ref", "op/optest",
 	"op/webgpu", "optim", "runlog", "tensor", "train", "workbench", "workbench/engine",
 }
 
@@ -52,6 +52,7 @@ var rules = []rule{
 		why: "a list of ops; the golden test takes optimizer steps too"},
 	{pkg: "optim", own: []string{"model", "op", "tensor", "internal/..."}, why: "updates the model's parameter table"},
 	{pkg: "generate", own: []string{"bpe", "checkpoint", "model", "op", "tensor", "internal/..."}, why: "decodes with a model that somebody gives it"},
+	{pkg: "eval", own: []string{"bpe", "corpus", "model", "op", "tensor", "internal/..."}, why: "measures a model that somebody gives it"},
 	{pkg: "train", own: []string{"bpe", "checkpoint", "corpus", "generate", "model", "op", "optim", "runlog", "tensor", "internal/..."},
 		testOwn: []string{"runlog/tbtest"}, why: "the loop; gets its backend from the caller"},
 	{pkg: "bench", own: []string{"bpe", "corpus", "generate", "model", "op", "optim", "tensor", "train", "internal/..."},
