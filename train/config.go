@@ -33,9 +33,9 @@ type Config struct {
 	ValData        string         `json:"val_data,omitempty"`  // token file to evaluate on; empty: the tail of each source
 	ValFraction    float64        `json:"val_fraction"`        // share of the tail held out; 0: 0.05; ignored with ValData
 	Tokenizer      string         `json:"tokenizer,omitempty"` // tokenizer.json, needed only for token files that carry none
-	InitFrom       string         `json:"init_from,omitempty"` // .llm whose weights training starts from; empty: random weights
+	InitFrom       string         `json:"init_from,omitempty"` // .llm or run folder whose weights training starts from; empty: random weights
 	Preset         string         `json:"preset,omitempty"`    // for the record
-	Model          model.Config   `json:"model"`               // VocabSize 0: that of the data
+	Model          model.Config   `json:"model"`               // VocabSize 0: that of the data; all zero with InitFrom: that of the file
 	Batch          int            `json:"batch"`               // rows of one micro-step; 0: 8
 	Context        int            `json:"context"`             // tokens of a row; 0: Model.Context
 	Accum          int            `json:"accum"`               // micro-steps of a step; 0: 1
@@ -49,7 +49,8 @@ type Config struct {
 	Recompute      bool           `json:"recompute,omitempty"` // activation checkpointing: less memory, a third more arithmetic
 	Seed           uint64         `json:"seed"`
 
-	MaxSteps   int64         `json:"max_steps,omitempty"`   // 0 with MaxTokens 0: one pass over the data
+	Epochs     float64       `json:"epochs,omitempty"`      // passes over the data when neither of the next two is set; 0: 1
+	MaxSteps   int64         `json:"max_steps,omitempty"`   // 0 with MaxTokens 0: Epochs passes over the data
 	MaxTokens  int64         `json:"max_tokens,omitempty"`  // rounded up to whole steps
 	MaxTime    time.Duration `json:"max_time_ns,omitempty"` // training time, resumed runs counted together; 0: no limit
 	TargetLoss float64       `json:"target_loss,omitempty"` // stop when the validation loss, in nats per token, is at most this; 0: never
@@ -73,10 +74,27 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Accum, 1)
 	setDefault(&c.Keep, 3)
 	setDefault(&c.EvalTokens, 65536)
+	if c.Epochs == 0 {
+		c.Epochs = 1
+	}
 	if c.Precision == "" {
 		c.Precision = "f32"
 	}
 	return c
+}
+
+// steps is the length of the run when one pass over the data has passTokens.
+func (c Config) steps(passTokens int64) int64 {
+	perStep := c.tokensPerStep()
+	switch {
+	case c.MaxSteps > 0 && c.MaxTokens > 0:
+		return min(c.MaxSteps, ceilDiv(c.MaxTokens, perStep))
+	case c.MaxTokens > 0:
+		return ceilDiv(c.MaxTokens, perStep)
+	case c.MaxSteps > 0:
+		return c.MaxSteps
+	}
+	return max(1, int64(math.Ceil(c.Epochs*float64(passTokens)/float64(perStep))))
 }
 
 // withSteps fills what follows from the number of steps.
@@ -123,6 +141,8 @@ func (c Config) Validate() error {
 		return bad("label-smoothing", c.LabelSmoothing, "0 to below 1")
 	case !(c.ZLoss >= 0) || math.IsInf(c.ZLoss, 0):
 		return bad("z-loss", c.ZLoss, "0 or a small number such as 1e-4")
+	case !(c.Epochs > 0) || c.Epochs > 1e6:
+		return bad("epochs", c.Epochs, "a positive number of passes")
 	case c.MaxSteps < 0:
 		return bad("max-steps", c.MaxSteps, "a positive number")
 	case c.MaxTokens < 0:

@@ -7,75 +7,156 @@ import (
 	"tezgah/corpus"
 )
 
-// data is the opened token files of a run.
-type data struct {
-	files     []*corpus.Dataset
-	train     []corpus.Source
-	val       []corpus.Source
-	tokenizer *bpe.Tokenizer // nil when no file carries one and none was given
-	vocab     int
-	byteLens  []int32 // bytes of each id; nil without a tokenizer
+// Batches is where a run's training rows come from: corpus.Sampler for token
+// files, chat.Sampler for conversations. What it draws follows from its options
+// and its cursor alone.
+type Batches interface {
+	// Next fills tokens and targets, both (B, T), with the next rows; a target
+	// that does not count is model.IgnoreIndex. docStart (B, T), which may be nil,
+	// gets the first position of the row that each position may see.
+	Next(tokens, targets, docStart []int32) error
+	Cursor() []int64
+	SetCursor([]int64) error
 }
 
-// openData opens every token file of c, splits off the held-out part and
-// checks that all share one vocabulary.
-func openData(c Config) (*data, error) {
+// Windows is held-out data in rows, each read any time: corpus.Windows for
+// token files, chat.Windows for conversations.
+type Windows interface {
+	// Count is the number of rows that hold something.
+	Count() int64
+	// Read fills the rows from number first on, as Batches.Next does; rows past
+	// the end count for nothing.
+	Read(first int64, tokens, targets, docStart []int32) error
+}
+
+// data is what a run trains on and is measured on.
+type data struct {
+	batches     Batches
+	held        []Windows
+	passTokens  int64          // tokens of one pass over the training rows
+	heldTokens  int64          // tokens that are held out
+	tokenizer   *bpe.Tokenizer // nil when no file carries one and none was given
+	vocab       int            // ids are below it
+	byteLens    []int32        // text bytes of each id; nil without a tokenizer
+	template    string         // of conversations; empty for text
+	firstCursor []int64        // of batches before anything is drawn
+	files       []*corpus.Dataset
+}
+
+// openData opens what c trains on. base is the model that training starts
+// from, as far as it matters here.
+func openData(c Config, base baseModel) (*data, error) {
 	d := &data{}
-	if err := d.openAll(c); err != nil {
+	if err := d.openTokens(c, base); err != nil {
 		d.close()
 		return nil, err
+	}
+	d.firstCursor = d.batches.Cursor()
+	if d.tokenizer != nil {
+		d.byteLens = textBytes(d.tokenizer, d.vocab)
 	}
 	return d, nil
 }
 
-func (d *data) openAll(c Config) error {
-	opt, err := d.openOptions(c)
+// textBytes are the bytes of text behind each id; special tokens are no text.
+func textBytes(t *bpe.Tokenizer, vocab int) []int32 {
+	lens := corpus.TokenBytes(t.Decode, vocab, t.EndOfDocument())
+	for id := range lens {
+		if t.IsSpecial(int32(id)) {
+			lens[id] = 0
+		}
+	}
+	return lens
+}
+
+// openTokens opens every token file of c, splits off the held-out part and
+// checks that all share one tokenizer, which is the model's.
+func (d *data) openTokens(c Config, base baseModel) error {
+	opt, err := openOptions(c, base)
 	if err != nil {
 		return err
 	}
+	var train, held []corpus.Source
 	for _, src := range c.Data {
-		f, err := d.open(src.Path, opt)
+		f, err := d.open(src.Path, opt, base)
 		if err != nil {
 			return err
 		}
-		whole := corpus.Whole(f)
-		whole.Weight = src.Weight
-		if c.ValData != "" {
-			d.train = append(d.train, whole)
-			continue
-		}
-		tr, va, err := corpus.SplitTail(f, c.ValFraction, c.Context)
-		if err != nil {
-			return err
+		tr, va := corpus.Whole(f), corpus.Source{}
+		if c.ValData == "" {
+			if tr, va, err = corpus.SplitTail(f, c.ValFraction, c.Context); err != nil {
+				return err
+			}
+			held = append(held, va)
 		}
 		tr.Weight = src.Weight
-		d.train = append(d.train, tr)
-		d.val = append(d.val, va)
+		train = append(train, tr)
 	}
 	if c.ValData != "" {
-		f, err := d.open(c.ValData, opt)
+		f, err := d.open(c.ValData, opt, base)
 		if err != nil {
 			return err
 		}
-		d.val = []corpus.Source{corpus.Whole(f)}
+		held = []corpus.Source{corpus.Whole(f)}
 	}
-	return d.readTokenizer()
+	if err := d.readTokenizer(); err != nil {
+		return err
+	}
+	return d.cut(c, train, held)
 }
 
-// openOptions says how to read token files that carry no vocabulary.
-func (d *data) openOptions(c Config) (corpus.OpenOptions, error) {
-	if c.Tokenizer == "" {
+// cut makes batches and windows of token ranges.
+func (d *data) cut(c Config, train, held []corpus.Source) (err error) {
+	for _, s := range train {
+		d.passTokens += s.Len()
+	}
+	for _, s := range held {
+		d.heldTokens += s.Len()
+	}
+	d.batches, err = corpus.NewSampler(corpus.SamplerOptions{Sources: train, Context: c.Context, Seed: c.Seed, DocMask: c.DocMask})
+	if err != nil {
+		return err
+	}
+	d.held, err = cutWindows(held, c.Context, c.DocMask)
+	return err
+}
+
+// cutWindows cuts token ranges into windows of T.
+func cutWindows(sources []corpus.Source, T int, docMask bool) ([]Windows, error) {
+	var out []Windows
+	for _, s := range sources {
+		w, err := corpus.NewWindows(s, T, docMask)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// openOptions says how to read token files that carry no tokenizer: with the
+// one that was given, or the model's.
+func openOptions(c Config, base baseModel) (corpus.OpenOptions, error) {
+	t := base.tokenizer
+	if c.Tokenizer != "" {
+		var err error
+		if t, err = bpe.Load(c.Tokenizer); err != nil {
+			return corpus.OpenOptions{}, err
+		}
+		if base.tokenizer != nil && t.Hash() != base.tokenizer.Hash() {
+			return corpus.OpenOptions{}, fmt.Errorf("%s is not the tokenizer of the model %s: leave --tokenizer out, the model brings its own", c.Tokenizer, base.path)
+		}
+	}
+	if t == nil {
 		return corpus.OpenOptions{VocabSize: c.Model.VocabSize, EndOfDocument: -1}, nil
 	}
-	t, err := bpe.Load(c.Tokenizer)
-	if err != nil {
-		return corpus.OpenOptions{}, err
-	}
-	d.tokenizer = t
 	return corpus.OpenOptions{TokenizerJSON: t.JSON(), VocabSize: t.VocabSize(), EndOfDocument: t.EndOfDocument()}, nil
 }
 
-func (d *data) open(path string, opt corpus.OpenOptions) (*corpus.Dataset, error) {
+func (d *data) open(path string, opt corpus.OpenOptions, base baseModel) (*corpus.Dataset, error) {
+	if err := sameTokenizer(path, base); err != nil {
+		return nil, err
+	}
 	f, err := corpus.Open(path, opt)
 	if err != nil {
 		return nil, err
@@ -90,28 +171,36 @@ func (d *data) open(path string, opt corpus.OpenOptions) (*corpus.Dataset, error
 	return f, nil
 }
 
-// readTokenizer takes the tokenizer that the files carry and the byte lengths
-// of its ids.
-func (d *data) readTokenizer() error {
-	if d.tokenizer == nil && len(d.files[0].TokenizerJSON()) > 0 {
-		t, err := bpe.Parse(d.files[0].TokenizerJSON())
-		if err != nil {
-			return fmt.Errorf("%s: its tokenizer: %w", d.files[0].Name(), err)
-		}
-		d.tokenizer = t
+// sameTokenizer refuses a token file whose ids mean something else to the
+// model that training starts from.
+func sameTokenizer(path string, base baseModel) error {
+	if base.tokenizer == nil {
+		return nil
 	}
-	if d.tokenizer != nil {
-		d.byteLens = corpus.TokenBytes(d.tokenizer.Decode, d.vocab, d.tokenizer.EndOfDocument())
+	f, err := corpus.Open(path, corpus.OpenOptions{VocabSize: base.tokenizer.VocabSize(), EndOfDocument: -1})
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if len(f.TokenizerJSON()) > 0 && f.TokenizerHash() != base.tokenizer.Hash() {
+		return fmt.Errorf("%s was made with another tokenizer (%d ids) than the model %s (%d ids): build it again with the model's, tezgah data build --tokenizer %s",
+			path, f.VocabSize(), base.path, base.tokenizer.VocabSize(), base.path)
 	}
 	return nil
 }
 
-// tokens is the number of tokens to train on.
-func (d *data) tokens() (n int64) {
-	for _, s := range d.train {
-		n += s.Hi - s.Lo
+// readTokenizer takes the tokenizer that the files carry.
+func (d *data) readTokenizer() error {
+	f := d.files[0]
+	if len(f.TokenizerJSON()) == 0 {
+		return nil
 	}
-	return n
+	t, err := bpe.Parse(f.TokenizerJSON())
+	if err != nil {
+		return fmt.Errorf("%s: its tokenizer: %w", f.Name(), err)
+	}
+	d.tokenizer = t
+	return nil
 }
 
 func (d *data) tokenizerJSON() []byte {

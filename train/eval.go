@@ -21,7 +21,7 @@ type EvalResult struct {
 // Evaluator measures a model on token ranges with a graph's batch shape.
 type Evaluator struct {
 	graph    *model.Graph
-	windows  []*corpus.Windows
+	windows  []Windows
 	byteLens []int32
 	rows     int64 // windows of one call
 	tokens   []int32
@@ -29,25 +29,29 @@ type Evaluator struct {
 	docStart []int32
 }
 
-// NewEvaluator prepares evaluation of sources, in order, with the batch shape
-// of g. byteLens, the bytes of each id, may be nil.
+// NewEvaluator prepares evaluation of token ranges, in order, with the batch
+// shape of g. byteLens, the bytes of each id, may be nil.
 func NewEvaluator(g *model.Graph, sources []corpus.Source, byteLens []int32) (*Evaluator, error) {
 	opt := g.Options()
+	w, err := cutWindows(sources, opt.Context, opt.DocMask)
+	if err != nil {
+		return nil, err
+	}
+	return NewWindowsEvaluator(g, w, byteLens), nil
+}
+
+// NewWindowsEvaluator is NewEvaluator for rows that are cut already, to the
+// context of g.
+func NewWindowsEvaluator(g *model.Graph, windows []Windows, byteLens []int32) *Evaluator {
+	opt := g.Options()
 	e := &Evaluator{
-		graph: g, byteLens: byteLens, rows: int64(opt.Batch),
+		graph: g, windows: windows, byteLens: byteLens, rows: int64(opt.Batch),
 		tokens: make([]int32, g.Rows()), targets: make([]int32, g.Rows()),
 	}
 	if opt.DocMask {
 		e.docStart = make([]int32, g.Rows())
 	}
-	for _, s := range sources {
-		w, err := corpus.NewWindows(s, opt.Context, opt.DocMask)
-		if err != nil {
-			return nil, err
-		}
-		e.windows = append(e.windows, w)
-	}
-	return e, nil
+	return e
 }
 
 // Run evaluates at most maxTokens tokens (0 or less: all), spread evenly over

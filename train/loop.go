@@ -107,7 +107,7 @@ func every(n, step int64) bool { return n > 0 && step%n == 0 }
 // step draws the batches of one optimizer step and applies it.
 func (t *Trainer) step() (runlog.Step, error) {
 	begin := time.Now()
-	if err := t.sampler.Next(t.tokens, t.targets, t.docStart); err != nil {
+	if err := t.data.batches.Next(t.tokens, t.targets, t.docStart); err != nil {
 		return runlog.Step{}, err
 	}
 	counted := model.CountTargets(t.targets)
@@ -136,7 +136,7 @@ func (t *Trainer) step() (runlog.Step, error) {
 	t.state.Step++
 	t.state.Updates = t.adam.StepCount()
 	t.state.Tokens += int64(counted)
-	t.state.Cursor = t.sampler.Cursor()
+	t.state.Cursor = t.data.batches.Cursor()
 	t.state.Seconds += time.Since(begin).Seconds()
 	t.state.LastLoss = sum / float64(counted)
 	t.reportNonFinite(stats)

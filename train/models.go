@@ -4,9 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"tezgah/bpe"
 	"tezgah/checkpoint"
+	"tezgah/corpus"
 	"tezgah/model"
 	"tezgah/op"
 )
@@ -27,19 +31,50 @@ func AutoModel(c Config, lim op.Limits) (model.Config, error) {
 	if lim.FreeBytes <= 0 {
 		return model.Config{}, fmt.Errorf("--preset auto: this device does not tell its free memory: choose one of %v", model.Presets())
 	}
-	var d data
-	opt, err := d.openOptions(c)
+	vocab, err := vocabOf(c)
 	if err != nil {
-		return model.Config{}, err
-	}
-	defer d.close()
-	if _, err := d.open(c.Data[0].Path, opt); err != nil {
 		return model.Config{}, err
 	}
 	setDefault(&c.Batch, 8)
 	t := Trainer{cfg: c}
-	_, m, _, err := model.AutoPreset(d.vocab, lim.FreeBytes, t.paramOptions(lim), t.graphOptions(), lim)
+	_, m, _, err := model.AutoPreset(vocab, lim.FreeBytes, t.paramOptions(lim), t.graphOptions(), lim)
 	return m, err
+}
+
+// vocabOf is the number of ids in the data of a run that has no model yet.
+func vocabOf(c Config) (int, error) {
+	opt, err := openOptions(c, baseModel{})
+	if err != nil {
+		return 0, err
+	}
+	f, err := corpus.Open(c.Data[0].Path, opt)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return f.VocabSize(), nil
+}
+
+// ModelFile finds the .llm that a path means: the file itself, or of a run
+// folder the finished model, else the newest checkpoint that is whole. skipped
+// are the newer ones that are not.
+func ModelFile(path string) (file string, skipped []checkpoint.Skipped, err error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: no such run folder or .llm file", path)
+	}
+	if !fi.IsDir() {
+		return path, nil, nil
+	}
+	done := filepath.Join(path, ModelName)
+	if fi, err := os.Stat(done); err == nil && fi.Mode().IsRegular() {
+		return done, nil, nil
+	}
+	c, skipped, err := checkpoint.Latest(path)
+	if err != nil {
+		return "", skipped, fmt.Errorf("%s: %w", strings.TrimRight(path, "/"), err)
+	}
+	return c.Path, skipped, nil
 }
 
 // ModelOf reads the configuration of a .llm file.

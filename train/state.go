@@ -109,7 +109,10 @@ func byteRange(s model.State, off int64, n int) op.Tensor {
 // restore puts the newest whole checkpoint, the weights of InitFrom, or the
 // random first weights on the device.
 func (t *Trainer) restore() error {
-	t.state = state{Cursor: make([]int64, len(t.data.train))}
+	t.state = state{Cursor: t.data.firstCursor}
+	if err := t.data.batches.SetCursor(t.data.firstCursor); err != nil {
+		return err
+	}
 	found, skipped, err := checkpoint.Latest(t.opt.Dir)
 	for _, s := range skipped {
 		t.notice(fmt.Sprintf("%s is left out: %v", s.Path, s.Err))
@@ -147,7 +150,7 @@ func (t *Trainer) load(f *checkpoint.LLM) error {
 		return fmt.Errorf("%s: training state: %w", f.Name(), err)
 	}
 	t.adam.SetStepCount(t.state.Updates)
-	if err := t.sampler.SetCursor(t.state.Cursor); err != nil {
+	if err := t.data.batches.SetCursor(t.state.Cursor); err != nil {
 		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return t.runner.Err()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tezgah/checkpoint"
-	"tezgah/corpus"
 	"tezgah/model"
 	"tezgah/op"
 	"tezgah/optim"
@@ -90,7 +89,6 @@ type Trainer struct {
 	adam    *optim.AdamW
 	eval    *Evaluator
 
-	sampler *corpus.Sampler
 	state   state
 	lastVal evaluated
 
@@ -116,6 +114,10 @@ type evaluated struct {
 
 // New starts a run in an empty or new folder.
 func New(cfg Config, opt Options) (*Trainer, error) {
+	cfg, notices, err := cfg.withBase()
+	if err != nil {
+		return nil, err
+	}
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -124,6 +126,9 @@ func New(cfg Config, opt Options) (*Trainer, error) {
 		return nil, fmt.Errorf("%s already holds a run: go on with --resume %s, or choose another folder", opt.Dir, opt.Dir)
 	}
 	t := &Trainer{cfg: cfg, opt: opt}
+	for _, s := range notices {
+		t.notice(s)
+	}
 	if err := t.start(false); err != nil {
 		t.Close()
 		return nil, err
@@ -178,42 +183,21 @@ func (t *Trainer) start(resume bool) error {
 	return t.openLog(resume)
 }
 
-// openData opens the token files and settles what depends on them.
+// openData opens the training data and settles what depends on it.
 func (t *Trainer) openData() error {
-	d, err := openData(t.cfg)
+	base, err := t.findBase()
 	if err != nil {
 		return err
 	}
-	t.data = d
-	m := &t.cfg.Model
-	if m.VocabSize == 0 {
-		m.VocabSize = d.vocab
-	}
-	if m.VocabSize < d.vocab {
-		return fmt.Errorf("%s has ids up to %d but the model has a vocabulary of %d: use the token file that the model was made for",
-			t.cfg.Data[0].Path, d.vocab-1, m.VocabSize)
-	}
-	if err := m.Validate(); err != nil {
+	if t.data, err = openData(t.cfg, base); err != nil {
 		return err
 	}
-	steps := t.cfg.MaxSteps
+	if err := t.settleModel(base); err != nil {
+		return err
+	}
 	perStep := t.cfg.tokensPerStep()
-	switch {
-	case steps > 0 && t.cfg.MaxTokens > 0:
-		steps = min(steps, ceilDiv(t.cfg.MaxTokens, perStep))
-	case t.cfg.MaxTokens > 0:
-		steps = ceilDiv(t.cfg.MaxTokens, perStep)
-	case steps == 0:
-		steps = ceilDiv(d.tokens(), perStep)
-	}
-	t.cfg = t.cfg.withSteps(steps)
+	t.cfg = t.cfg.withSteps(t.cfg.steps(t.data.passTokens))
 	if err := t.cfg.Schedule.Validate(); err != nil {
-		return err
-	}
-	t.sampler, err = corpus.NewSampler(corpus.SamplerOptions{
-		Sources: d.train, Context: t.cfg.Context, Seed: t.cfg.Seed, DocMask: t.cfg.DocMask,
-	})
-	if err != nil {
 		return err
 	}
 	t.tokens, t.targets = make([]int32, perStep), make([]int32, perStep)
@@ -221,6 +205,19 @@ func (t *Trainer) openData() error {
 		t.docStart = make([]int32, perStep)
 	}
 	return nil
+}
+
+// settleModel makes the model's vocabulary that of the data.
+func (t *Trainer) settleModel(base baseModel) error {
+	m := &t.cfg.Model
+	if m.VocabSize == 0 {
+		m.VocabSize = t.data.vocab
+	}
+	if m.VocabSize < t.data.vocab {
+		return fmt.Errorf("the data has ids up to %d but the model has a vocabulary of %d: use the token files that the model was made for",
+			t.data.vocab-1, m.VocabSize)
+	}
+	return m.Validate()
 }
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
@@ -264,8 +261,8 @@ func (t *Trainer) openDevice() (err error) {
 	if t.adam, err = optim.New(t.runner, t.params, t.cfg.Optim); err != nil {
 		return err
 	}
-	t.eval, err = NewEvaluator(t.graph, t.data.val, t.data.byteLens)
-	return err
+	t.eval = NewWindowsEvaluator(t.graph, t.data.held, t.data.byteLens)
+	return nil
 }
 
 // lessMemory is the advice for a run that does not fit.
@@ -320,10 +317,7 @@ func (t *Trainer) Info() (Info, error) {
 	plan, err := t.plan()
 	info := Info{
 		Config: t.cfg, Device: t.backend.Device(), Params: t.cfg.Model.NumParams(), Plan: plan,
-		TrainTokens: t.data.tokens(), FirstStep: t.state.Step, LastStep: t.cfg.MaxSteps,
-	}
-	for _, s := range t.data.val {
-		info.ValTokens += s.Hi - s.Lo
+		TrainTokens: t.data.passTokens, ValTokens: t.data.heldTokens, FirstStep: t.state.Step, LastStep: t.cfg.MaxSteps,
 	}
 	return info, err
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"tezgah/checkpoint"
 	"tezgah/generate"
 	"tezgah/model"
 	"tezgah/op"
@@ -116,24 +113,11 @@ func generateFrom(ctx context.Context, r *op.Runner, file string, mirror bool, p
 // modelFile finds the .llm that an argument means: the file itself, a run
 // folder's finished model, or its newest checkpoint.
 func modelFile(path string) (string, error) {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return "", fmt.Errorf("%s: no such run folder or .llm file", path)
-	}
-	if !fi.IsDir() {
-		return path, nil
-	}
-	if done := filepath.Join(path, train.ModelName); isFile(done) {
-		return done, nil
-	}
-	c, skipped, err := checkpoint.Latest(path)
+	file, skipped, err := train.ModelFile(path)
 	for _, s := range skipped {
 		fmt.Fprintf(os.Stderr, "note: %s is left out: %v\n", s.Path, s.Err)
 	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", strings.TrimRight(path, "/"), err)
-	}
-	return c.Path, nil
+	return file, err
 }
 
 func isFile(path string) bool {

@@ -50,7 +50,7 @@ func (f *trainFlags) register(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.data, "data", nil, "token file, with an optional weight: F.bin or F.bin:0.7 (repeatable)")
 	fl.StringVar(&f.out, "out", "", "run folder to make")
 	fl.StringVar(&f.resume, "resume", "", "run folder to go on with")
-	fl.StringVar(&c.InitFrom, "init", "", "start from the weights of this .llm")
+	fl.StringVar(&c.InitFrom, "init", "", "start from the weights of this .llm or run folder")
 	fl.StringVar(&c.ValData, "val-data", "", "token file to evaluate on (default: the tail of the data)")
 	fl.Float64Var(&c.ValFraction, "val-fraction", 0.05, "share of the tail held out")
 	fl.StringVar(&c.Tokenizer, "tokenizer", "", "tokenizer.json, for token files that carry none")
@@ -240,7 +240,11 @@ func (f *trainFlags) initModel(fl *pflag.FlagSet) (model.Config, error) {
 			return model.Config{}, usagef("--%s cannot go with --init: the architecture is that of the model", name)
 		}
 	}
-	return train.ModelOf(f.cfg.InitFrom)
+	file, err := modelFile(f.cfg.InitFrom)
+	if err != nil {
+		return model.Config{}, err
+	}
+	return train.ModelOf(file)
 }
 
 // merge puts the fields of override that are set over base.
