@@ -14,7 +14,7 @@ type rule struct {
 // everything is what a program may be put together from. Programs see gpu only
 // to list the adapters and open the one that a backend is then built on.
 var everything = []string{
-	"bench", "bpe", "checkpoint", "corpus", "eval", "generate", "gpu", "internal/...", "model", "op", "op/cpu", "op/ref", "op/optest",
+	"bench", "bpe", "chat", "checkpoint", "corpus", "eval", "generate", "gpu", "internal/...", "model", "op", "op/cpu", "op/ref", "op/optest",
 	"op/webgpu", "optim", "runlog", "tensor", "train", "workbench", "workbench/engine",
 }
 
@@ -43,6 +43,7 @@ var rules = []rule{
 	{pkg: "corpus", own: []string{"bpe", "tensor", "internal/..."},
 		ext: []string{"github.com/klauspost/compress", "github.com/parquet-go/parquet-go", "golang.org/x/sys"},
 		why: "files in, token shards out; x/sys maps them into memory"},
+	{pkg: "chat", own: []string{"bpe", "corpus", "tensor", "internal/..."}, why: "conversations to tokens and batches; knows no model"},
 	{pkg: "checkpoint", own: []string{"tensor"}, ext: []string{"golang.org/x/sys"},
 		why: "knows no model: configurations travel as JSON; x/sys for locks and free space"},
 	{pkg: "runlog", own: []string{"tensor"}, ext: []string{"github.com/prometheus/client_golang"}, testOwn: []string{"runlog/tbtest"},
@@ -51,9 +52,9 @@ var rules = []rule{
 	{pkg: "model", own: []string{"op", "tensor", "internal/..."}, testOwn: []string{"optim"},
 		why: "a list of ops; the golden test takes optimizer steps too"},
 	{pkg: "optim", own: []string{"model", "op", "tensor", "internal/..."}, why: "updates the model's parameter table"},
-	{pkg: "generate", own: []string{"bpe", "checkpoint", "model", "op", "tensor", "internal/..."}, why: "decodes with a model that somebody gives it"},
+	{pkg: "generate", own: []string{"bpe", "chat", "checkpoint", "model", "op", "tensor", "internal/..."}, why: "decodes with a model that somebody gives it"},
 	{pkg: "eval", own: []string{"bpe", "corpus", "model", "op", "tensor", "internal/..."}, why: "measures a model that somebody gives it"},
-	{pkg: "train", own: []string{"bpe", "checkpoint", "corpus", "generate", "model", "op", "optim", "runlog", "tensor", "internal/..."},
+	{pkg: "train", own: []string{"bpe", "chat", "checkpoint", "corpus", "generate", "model", "op", "optim", "runlog", "tensor", "internal/..."},
 		testOwn: []string{"runlog/tbtest"}, why: "the loop; gets its backend from the caller"},
 	{pkg: "bench", own: []string{"bpe", "corpus", "generate", "model", "op", "optim", "tensor", "train", "internal/..."},
 		why: "measures what the caller gives it"},

@@ -1,0 +1,115 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"tezgah/corpus"
+)
+
+// Conversation is one line of a jsonl file.
+type Conversation struct {
+	Messages []Message
+	Source   string // path of the file, "-" for standard input
+	Line     int    // from 1
+}
+
+// Walk calls f with every conversation of the input, in the order of corpus.WalkLines, which finds and unpacks the
+// files. A line that ParseLine refuses, or for which f returns an error made by Conversation.Bad, ends the walk with
+// file and line, unless opt.SkipBad counts and skips it.
+func Walk(ctx context.Context, opt corpus.InputOptions, f func(Conversation) error) (corpus.WalkStats, error) {
+	return corpus.WalkLines(ctx, opt, func(l corpus.Line) error {
+		c := Conversation{Source: l.Source, Line: l.Line}
+		var err error
+		if c.Messages, err = ParseLine(l.JSON); err != nil {
+			return c.Bad(err)
+		}
+		return f(c)
+	})
+}
+
+// Bad wraps an error that concerns this conversation alone.
+func (c Conversation) Bad(err error) error {
+	return &corpus.BadInputError{Path: c.Source, Line: c.Line, Err: err}
+}
+
+// ParseLine reads one conversation:
+//
+//	{"messages": [{"role": "system"|"user"|"assistant", "content": …}, …]}
+//	{"prompt": S, "completion": S}    a user's message and the assistant's answer
+//
+// with contents as in Message.UnmarshalJSON. A system message whose content is empty is left out; many data sets have
+// one. Other members of the object are ignored. The messages have passed Validate.
+func ParseLine(line []byte) ([]Message, error) {
+	if !utf8.Valid(line) {
+		return nil, errors.New("the line is not valid UTF-8")
+	}
+	if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' {
+		return nil, fmt.Errorf("the line begins with %q, want a JSON object", shorten(firstRune(line)))
+	}
+	var record struct {
+		Messages   *[]Message      `json:"messages"`
+		Prompt     json.RawMessage `json:"prompt"`
+		Completion json.RawMessage `json:"completion"`
+	}
+	if err := json.Unmarshal(line, &record); err != nil {
+		return nil, err
+	}
+	var msgs []Message
+	switch {
+	case record.Messages != nil:
+		msgs = withoutEmptySystem(*record.Messages)
+	case record.Prompt != nil && record.Completion != nil:
+		var prompt, completion string
+		if err := json.Unmarshal(record.Prompt, &prompt); err != nil {
+			return nil, fmt.Errorf("prompt is %s, want a string", shorten(string(record.Prompt)))
+		}
+		if err := json.Unmarshal(record.Completion, &completion); err != nil {
+			return nil, fmt.Errorf("completion is %s, want a string", shorten(string(record.Completion)))
+		}
+		msgs = []Message{{User, prompt}, {Assistant, completion}}
+	default:
+		return nil, noMessages(line)
+	}
+	return msgs, Validate(msgs)
+}
+
+func firstRune(b []byte) string {
+	r, n := utf8.DecodeRune(b)
+	if n == 0 {
+		return ""
+	}
+	return string(r)
+}
+
+func withoutEmptySystem(msgs []Message) []Message {
+	return slices.DeleteFunc(msgs, func(m Message) bool { return m.Role == System && trim(m.Content) == "" })
+}
+
+// noMessages names what the object has instead.
+func noMessages(line []byte) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(line, &members); err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(members))
+	has := "no members"
+	if len(names) > 0 {
+		has = shorten(strings.Join(names, ", "))
+	}
+	hint := ""
+	if _, ok := members["conversations"]; ok {
+		hint = `; "conversations" with "from" and "value" must become "messages" with "role" and "content" first`
+	}
+	if _, ok := members["text"]; ok {
+		hint = "; plain text is trained on without --sft"
+	}
+	return fmt.Errorf(`the object has neither "messages" nor "prompt" and "completion", but %s%s`, has, hint)
+}
