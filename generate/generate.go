@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,10 +17,13 @@ type Options struct {
 	Sampling
 	MaxTokens int      // new tokens; 0: 256
 	Stop      []string // end before the first of these texts
-	// IgnoreEnd goes on past the end-of-document token.
+	StopIDs   []int32  // end at any of these tokens, as at the end-of-document token
+	// IgnoreEnd goes on past the end-of-document token and StopIDs.
 	IgnoreEnd bool
 	// Alternatives asks for so many of the likeliest tokens with each Piece.
 	Alternatives int
+
+	noSlide bool // end when the context is full
 }
 
 // Piece is one generated token. Text is what can be shown now: it is empty
@@ -33,10 +37,12 @@ type Piece struct {
 
 // Result says how a generation ended.
 type Result struct {
-	Text         string // all new text
-	PromptTokens int    // after cutting
+	Text         string  // all new text
+	IDs          []int32 // the new tokens, without the one that ended them
+	PromptTokens int     // after cutting
+	CachedTokens int     // of the prompt that were read in an earlier turn; Chat only
 	NewTokens    int
-	Reason       string        // "end" of document, "stop" text, "length", "canceled"
+	Reason       string        // "end" of document or turn, "stop" text, "length", "context" full (Chat only), "canceled"
 	Notes        []string      // for the user: a cut prompt, sliding past the context
 	PromptTime   time.Duration // reading the prompt
 	DecodeTime   time.Duration
@@ -62,25 +68,27 @@ type Generator struct {
 // its end, with a note; generation past the context goes on with a window that
 // slides. The text before a cancellation is returned with the context's error.
 func (g Generator) Generate(ctx context.Context, prompt string, opt Options, emit func(Piece) error) (Result, error) {
+	return g.GenerateIDs(ctx, g.Tokenizer.EncodeWithSpecials(nil, []byte(prompt)), opt, emit)
+}
+
+// GenerateIDs is Generate with a prompt of tokens, such as a chat template's
+// Prompt with its End among opt.StopIDs.
+func (g Generator) GenerateIDs(ctx context.Context, prompt []int32, opt Options, emit func(Piece) error) (Result, error) {
 	var res Result
-	if opt.MaxTokens == 0 {
-		opt.MaxTokens = 256
-	}
-	if opt.MaxTokens < 0 {
-		return res, fmt.Errorf("max-tokens is %d, want a positive number", opt.MaxTokens)
+	if err := opt.check(); err != nil {
+		return res, err
 	}
 	s, err := NewSampler(opt.Sampling)
 	if err != nil {
 		return res, err
 	}
-	ids, err := g.prompt(prompt, &res)
-	if err != nil {
+	if prompt, err = g.fit(prompt, &res); err != nil {
 		return res, err
 	}
-	s.See(ids...)
+	s.See(prompt...)
 	g.Decoder.Reset()
 	begin := time.Now()
-	logits, err := g.Decoder.Prefill(ids)
+	logits, err := g.Decoder.Prefill(prompt)
 	if err != nil {
 		return res, err
 	}
@@ -88,9 +96,19 @@ func (g Generator) Generate(ctx context.Context, prompt string, opt Options, emi
 	return g.decode(ctx, logits, s, opt, emit, res)
 }
 
-// prompt encodes the prompt, cut to what the decoder's cache holds.
-func (g Generator) prompt(prompt string, res *Result) ([]int32, error) {
-	ids := g.Tokenizer.EncodeWithSpecials(nil, []byte(prompt))
+// check fills in the default of MaxTokens.
+func (opt *Options) check() error {
+	if opt.MaxTokens == 0 {
+		opt.MaxTokens = 256
+	}
+	if opt.MaxTokens < 0 {
+		return fmt.Errorf("max-tokens is %d, want a positive number", opt.MaxTokens)
+	}
+	return nil
+}
+
+// fit cuts the prompt to what the decoder's cache holds.
+func (g Generator) fit(ids []int32, res *Result) ([]int32, error) {
 	if len(ids) == 0 {
 		end := g.Tokenizer.EndOfDocument()
 		if end < 0 {
@@ -131,9 +149,10 @@ func (g Generator) decode(ctx context.Context, logits []float32, s *Sampler, opt
 		if err != nil {
 			return finish("failed", err)
 		}
-		if c.ID == g.Tokenizer.EndOfDocument() && !opt.IgnoreEnd {
+		if !opt.IgnoreEnd && (c.ID == g.Tokenizer.EndOfDocument() || slices.Contains(opt.StopIDs, c.ID)) {
 			return finish("end", nil)
 		}
+		res.IDs = append(res.IDs, c.ID)
 		res.NewTokens++
 		text, stopped := out.push(c.ID)
 		if err := emit(Piece{ID: c.ID, Text: text, Prob: c.Prob, Alternatives: alternatives}); err != nil {
@@ -144,6 +163,9 @@ func (g Generator) decode(ctx context.Context, logits []float32, s *Sampler, opt
 			return finish("stop", nil)
 		case res.NewTokens == opt.MaxTokens:
 			return finish("length", nil)
+		}
+		if g.Decoder.Pos() >= g.Decoder.Slots() && opt.noSlide {
+			return finish("context", nil)
 		}
 		if g.Decoder.Pos() >= g.Decoder.Slots() && !slid {
 			slid = true
