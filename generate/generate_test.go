@@ -19,6 +19,12 @@ const sampleText = "Düş gördüm: İzmir'de bir dokuma tezgâhı, ışıl ış
 // text is nonsense, but every property of generation can be seen on it.
 func newGenerator(t *testing.T, slots int) Generator {
 	t.Helper()
+	return newGeneratorWith(t, slots, func(tok *bpe.Tokenizer) *bpe.Tokenizer { return tok })
+}
+
+// newGeneratorWith lets change add tokens to the tokenizer first.
+func newGeneratorWith(t *testing.T, slots int, change func(*bpe.Tokenizer) *bpe.Tokenizer) Generator {
+	t.Helper()
 	tr, err := bpe.NewTrainer(bpe.TrainOptions{VocabSize: 320, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +36,7 @@ func newGenerator(t *testing.T, slots int) Generator {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tok = change(tok)
 	b, err := cpu.New(cpu.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@
 // character.
 //
 // It does not load files and does not choose a backend. Open generate.go
-// first, then sampler.go.
+// first, then sampler.go; chat.go holds conversations.
 package generate
 
 import (
