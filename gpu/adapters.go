@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"os"
 	"sort"
 	"strconv"
 	"strings"
@@ -29,10 +30,26 @@ type AdapterInfo struct {
 	Name    string // as the driver gives it
 	Vendor  string
 	Kind    Kind
-	Backend string // "vulkan", "metal", "dx12" or "browser"
+	Backend string // "vulkan", "vulkan through WebGPU", "metal …", "dx12 …" or "browser"
 	Driver  string // driver or API version, as far as it can be known
 	Limits  Limits
+	Matrix  []MatrixShape // products that the matrix units do; none where they cannot be reached
 }
+
+// MatrixShape is one product of a subgroup's matrix units: (M, K) × (K, N) of
+// 16-bit numbers, accumulated in float32.
+type MatrixShape struct {
+	M, N, K int
+	Input   string // "f16" or "bf16"
+}
+
+// The values of Options.Backend, and what AdapterInfo.Backend ends with when
+// the WebGPU layer is between this package and the driver.
+const (
+	BackendVulkan  = "vulkan"
+	BackendWebGPU  = "webgpu"
+	BackendThrough = " through WebGPU"
+)
 
 // String is one line for a person.
 func (a AdapterInfo) String() string {
@@ -48,8 +65,11 @@ type adapter struct {
 // Adapters lists the GPUs of this machine, best first: discrete before
 // integrated, software last. The error wraps ErrNoAdapter and says what was
 // probed when there are none.
-func Adapters() ([]AdapterInfo, error) {
-	found, err := listAdapters()
+func Adapters() ([]AdapterInfo, error) { return AdaptersOf("") }
+
+// AdaptersOf is Adapters for a choice of Options.Backend.
+func AdaptersOf(backend string) ([]AdapterInfo, error) {
+	found, err := listAdapters(backend)
 	if err != nil {
 		return nil, err
 	}
@@ -60,16 +80,24 @@ func Adapters() ([]AdapterInfo, error) {
 	return infos, nil
 }
 
+// backendEnv is the choice of a backend for programs that do not say.
+const backendEnv = "TEZGAH_BACKEND"
+
 // listAdapters asks the platform, sorts and numbers the answer.
-func listAdapters() (found []adapter, err error) {
+func listAdapters(backend string) (found []adapter, err error) {
 	defer rescue("list adapters", &err)
-	found, probed := platformAdapters()
+	if backend == "" {
+		backend = os.Getenv(backendEnv)
+	}
+	if backend != "" && backend != BackendVulkan && backend != BackendWebGPU {
+		return nil, fmt.Errorf("gpu: there is no backend %q: want %s or %s", backend, BackendVulkan, BackendWebGPU)
+	}
+	found, probed := platformAdapters(backend)
 	if len(found) == 0 {
 		return nil, fmt.Errorf("gpu: %w\n%s\n%s", ErrNoAdapter,
 			"  "+strings.Join(probed, "\n  "), noAdapterHint)
 	}
 	for i := range found {
-		found[i].Limits = found[i].Limits.cap()
 		if looksLikeSoftware(found[i].Name) {
 			found[i].Kind = Software
 		}

@@ -39,8 +39,11 @@ func (a AdapterInfo) fingerprint() string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// cachePath is the file of a subject, "" if nothing is kept.
-func (a AdapterInfo) cachePath(subject string) string {
+// cachePath is the JSON file of a subject, "" if nothing is kept.
+func (a AdapterInfo) cachePath(subject string) string { return a.filePath(subject, ".json") }
+
+// filePath is the file of a subject, "" if nothing is kept.
+func (a AdapterInfo) filePath(subject, ext string) string {
 	folder := cacheFolder()
 	if folder == "" {
 		return ""
@@ -51,7 +54,7 @@ func (a AdapterInfo) cachePath(subject string) string {
 		}
 		return '_'
 	}, subject)
-	return filepath.Join(folder, subject+"-"+a.fingerprint()+".json")
+	return filepath.Join(folder, subject+"-"+a.fingerprint()+ext)
 }
 
 // LoadCache fills v (a pointer) with what SaveCache kept about this adapter

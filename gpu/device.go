@@ -11,6 +11,11 @@ type Options struct {
 	// (number N of Adapters) or a part of an adapter's name. A software adapter
 	// is opened only when its number or name is asked for.
 	Device string
+	// Backend is how the GPU is reached: "vulkan" straight on Vulkan, "webgpu"
+	// through the WebGPU layer (Vulkan, Metal, DirectX 12). "" takes Vulkan
+	// where it is there, unless the variable TEZGAH_BACKEND says otherwise. A
+	// browser has only its own.
+	Backend string
 	// ForceDefaultLimits lowers the device to WebGPU's default limits.
 	ForceDefaultLimits bool
 	// DisableF16 and DisableSubgroups act as if the probe had failed.
@@ -59,7 +64,7 @@ type Device struct {
 // Open opens a GPU within its limits and probes what it can do. The error
 // wraps ErrNoAdapter when there is none to open. Print Notice to the user.
 func Open(o Options) (*Device, error) {
-	all, err := listAdapters()
+	all, err := listAdapters(o.Backend)
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +169,15 @@ type Memory struct {
 // rounds up.
 func (d *Device) Memory() Memory {
 	return Memory{Live: d.liveBytes.Load(), Peak: d.peakBytes.Load(), Buffers: len(d.buffers)}
+}
+
+// FreeBytes is the GPU memory that this process can still get, 0 where it is
+// not known: through WebGPU, and from drivers that do not tell.
+func (d *Device) FreeBytes() uint64 {
+	if f, ok := d.drv.(interface{ freeBytes() uint64 }); ok && !d.closed && !d.Lost() {
+		return f.freeBytes()
+	}
+	return 0
 }
 
 // Close waits for the GPU and frees everything that belongs to the device.

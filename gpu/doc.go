@@ -1,12 +1,13 @@
 // Package gpu is the thin device layer of Tezgah: it finds a GPU, opens it
 // within its limits, and runs WGSL compute kernels on it. Natively it speaks
-// Vulkan, Metal or DirectX 12 through github.com/gogpu/wgpu's hardware layer;
-// compiled to js/wasm it speaks the browser's WebGPU. No type of either shows
-// in the exported API, so the layers above compile unchanged for both.
+// Vulkan through gpu/vulkan, or Vulkan, Metal and DirectX 12 through
+// github.com/gogpu/wgpu's hardware layer; compiled to js/wasm it speaks the
+// browser's WebGPU. No type of these shows in the exported API, so the layers
+// above compile unchanged for all.
 //
 // It knows nothing of tensors or models: it moves bytes and starts kernels.
 // Open device.go first, then dispatch.go. Platform code is behind the small
-// interface in driver.go: native*.go and js*.go implement it.
+// interface in driver.go: direct.go, native*.go and js*.go implement it.
 //
 // # API
 //
@@ -22,6 +23,7 @@
 //	(*Device).Clear(buf, offset, n) error
 //
 //	(*Device).NewPipeline(label, wgsl) (*Pipeline, error)      cached by source
+//	(*Device).NewModule(label, spirv, entry, slots, subgroup) (*Pipeline, error)
 //	(*Device).Dispatch(p, x, y, z, ...Binding) error
 //	(*Device).Dispatch1D(p, workgroups, ...Binding) error
 //	Buf(b), Range(b, offset, n), Uniform(bytes), UniformOf(&params)
@@ -29,7 +31,7 @@
 //	(*Device).Submit() error    hand what was recorded to the GPU
 //	(*Device).Wait() error      Submit, then wait until it is done
 //	(*Device).StartTiming(n) error, StopTiming() ([]KernelTime, error)
-//	(*Device).Info(), Limits(), Features(), Notice(), Memory(), Lost(), Close()
+//	(*Device).Info(), Limits(), Features(), Notice(), Memory(), FreeBytes(), Lost(), Close()
 //	(*Device).LoadCache(name, &v) bool, SaveCache(name, v) error
 //
 // Everything happens in the order it was called: an Upload between two

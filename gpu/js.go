@@ -26,7 +26,7 @@ var adapterRequests = []map[string]any{
 }
 
 // platformAdapters lists the browser's adapters and what was looked at.
-func platformAdapters() (found []adapter, probed []string) {
+func platformAdapters(string) (found []adapter, probed []string) {
 	gpu := js.Global().Get("navigator").Get("gpu")
 	if gpu.IsUndefined() {
 		return nil, []string{"navigator.gpu: missing in this browser or on this page"}
@@ -75,7 +75,7 @@ func describe(a js.Value) AdapterInfo {
 	return AdapterInfo{
 		Name: name, Vendor: info.Get("vendor").String(), Kind: kind, Backend: "browser",
 		Driver: js.Global().Get("navigator").Get("userAgent").String(),
-		Limits: jsLimits(a.Get("limits")),
+		Limits: jsLimits(a.Get("limits")).cap(),
 	}
 }
 

@@ -18,7 +18,7 @@ type Limits struct {
 }
 
 const (
-	maxBufferSize = 256 << 20 // what buffers are tested up to, see Limits
+	maxBufferSize = 256 << 20 // what buffers of the WebGPU layer are tested up to, see Limits
 	// MaxWorkgroups is WebGPU's limit of workgroups per dimension; Dispatch1D
 	// goes to two dimensions above it on every device, so that kernels can
 	// recover their index in one way.

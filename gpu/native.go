@@ -32,9 +32,22 @@ var instances struct {
 	probed   []string
 }
 
-// platformAdapters lists the adapters of every backend of this system, and
-// what was looked at.
-func platformAdapters() (found []adapter, probed []string) {
+// platformAdapters lists the adapters that a backend reaches, and what was
+// looked at. Without a choice it is Vulkan itself, or the WebGPU layer where
+// that finds nothing.
+func platformAdapters(backend string) (found []adapter, probed []string) {
+	if backend != BackendWebGPU {
+		found, probed = directAdapters()
+		if len(found) > 0 || backend == BackendVulkan {
+			return found, append(probed, driverFiles()...)
+		}
+	}
+	list, notes := halAdapters()
+	return list, append(probed, notes...)
+}
+
+// halAdapters lists the adapters of every backend of the WebGPU layer.
+func halAdapters() (found []adapter, probed []string) {
 	instances.Do(func() {
 		for _, b := range platformBackends {
 			list, note := backendAdapters(b)
@@ -68,9 +81,9 @@ func backendAdapters(b backend) (found []adapter, note string) {
 			Name:    e.Info.Name,
 			Vendor:  e.Info.Vendor,
 			Kind:    kindOf(e.Info.DeviceType),
-			Backend: b.name,
+			Backend: b.name + BackendThrough,
 			Driver:  e.Info.DriverInfo,
-			Limits:  limitsOf(e.Capabilities.Limits),
+			Limits:  limitsOf(e.Capabilities.Limits).cap(),
 		}})
 	}
 	return found, fmt.Sprintf("%s: loaded, %d adapters", b.name, len(found))
@@ -143,20 +156,23 @@ type flight struct {
 	cmd          hal.CommandBuffer
 }
 
-// openDriver opens an adapter. The hardware layer ignores requested limits; the
+// openDriver opens an adapter. The WebGPU layer ignores requested limits; the
 // Device and compile keep them.
 func openDriver(a adapter, l Limits) (driver, error) {
+	if a.Backend == BackendVulkan {
+		return openDirect(a, l)
+	}
 	open, err := a.handle.(hal.Adapter).Open(0, gputypes.Limits{})
 	if err != nil {
 		return nil, classify(err)
 	}
-	dx12 := a.Backend == "dx12"
+	dx12 := a.Backend == "dx12"+BackendThrough
 	return &halDriver{
 		name:           fmt.Sprintf("%s (%s, %s, %s)", a.Name, a.Backend, a.Driver, runtime.GOOS),
 		dev:            open.Device,
 		queue:          open.Queue,
 		limits:         l,
-		spirv:          a.Backend == "vulkan",
+		spirv:          a.Backend == "vulkan"+BackendThrough,
 		splitAfterCopy: dx12,
 		clearByCopy:    dx12,
 	}, nil

@@ -14,43 +14,66 @@ import (
 )
 
 // compile turns WGSL into what the backend takes: SPIR-V on Vulkan, the text
-// itself elsewhere. On the way it holds the kernel against the limits, which
-// the hardware layer does not, and notes how large each binding must be.
+// itself elsewhere.
 func (h *halDriver) compile(source, entry string, slots []Slot) (hal.ShaderSource, error) {
-	ast, err := naga.Parse(source)
+	if h.spirv {
+		words, err := compileSPIRV(h.limits, source, entry, slots)
+		return hal.ShaderSource{SPIRV: words}, err
+	}
+	module, err := parse(source)
 	if err != nil {
 		return hal.ShaderSource{}, err
+	}
+	return hal.ShaderSource{WGSL: source}, inspect(h.limits, module, entry, slots)
+}
+
+// compileSPIRV turns WGSL into SPIR-V.
+func compileSPIRV(l Limits, source, entry string, slots []Slot) ([]uint32, error) {
+	module, err := parse(source)
+	if err != nil {
+		return nil, err
+	}
+	code, err := naga.GenerateSPIRV(module, spirv.Options{Version: spirv.Version1_3})
+	if err != nil {
+		return nil, err
+	}
+	words := make([]uint32, len(code)/4)
+	for i := range words {
+		words[i] = binary.LittleEndian.Uint32(code[4*i:])
+	}
+	return dropWorkgroupInit(words), inspect(l, module, entry, slots)
+}
+
+// parse reads and checks a WGSL module.
+func parse(source string) (*ir.Module, error) {
+	ast, err := naga.Parse(source)
+	if err != nil {
+		return nil, err
 	}
 	module, err := naga.LowerWithSource(ast, source)
 	if err != nil {
-		return hal.ShaderSource{}, err
+		return nil, err
 	}
 	faults, err := naga.Validate(module)
 	if err != nil {
-		return hal.ShaderSource{}, err
+		return nil, err
 	}
 	if len(faults) > 0 {
-		return hal.ShaderSource{}, errors.New(faults[0].Message)
+		return nil, errors.New(faults[0].Message)
 	}
-	result := hal.ShaderSource{WGSL: source}
-	if h.spirv {
-		words, err := naga.GenerateSPIRV(module, spirv.Options{Version: spirv.Version1_3})
-		if err != nil {
-			return hal.ShaderSource{}, err
-		}
-		result = hal.ShaderSource{SPIRV: make([]uint32, len(words)/4)}
-		for i := range result.SPIRV {
-			result.SPIRV[i] = binary.LittleEndian.Uint32(words[4*i:])
-		}
-		result.SPIRV = dropWorkgroupInit(result.SPIRV)
-	}
-	// From here on the module is only looked at, without what is not used.
+	return module, nil
+}
+
+// inspect holds a kernel against the limits, which the layers below do not, and
+// notes how large each binding must be. It drops what the kernel does not use
+// from the module, which no longer serves for compiling then.
+func inspect(l Limits, module *ir.Module, entry string, slots []Slot) error {
 	ir.CompactUnused(module)
-	if err := h.limits.checkKernel(module, entry); err != nil {
-		return hal.ShaderSource{}, err
+	if err := l.checkKernel(module, entry); err != nil {
+		return err
 	}
 	noteSizes(module, slots)
-	return result, nil
+	return nil
 }
 
 // checkKernel holds the workgroup of an entry point against the limits.

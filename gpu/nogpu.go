@@ -11,7 +11,7 @@ import (
 const noAdapterHint = "  use --device cpu"
 
 // platformAdapters finds nothing: the binding does not know this system.
-func platformAdapters() ([]adapter, []string) {
+func platformAdapters(string) ([]adapter, []string) {
 	return nil, []string{"no GPU binding for " + runtime.GOOS + "/" + runtime.GOARCH}
 }
 

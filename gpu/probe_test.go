@@ -101,7 +101,7 @@ func TestCache(t *testing.T) {
 }
 
 func TestProbeUsesTheCacheAndRemembersACrash(t *testing.T) {
-	found, err := listAdapters()
+	found, err := listAdapters("")
 	if err != nil {
 		if os.Getenv("TEZGAH_REQUIRE_GPU") == "1" {
 			t.Fatal(err)

@@ -1,0 +1,118 @@
+//go:build (linux || windows) && (amd64 || arm64)
+
+package vulkan
+
+import (
+	"github.com/gogpu/wgpu/hal/vulkan/vk"
+)
+
+// Device is an open adapter with one queue. One goroutine at a time may use it.
+type Device struct {
+	a      Adapter
+	handle vk.Device
+	queue  vk.Queue
+	cmds   vk.Commands
+
+	memory    allocator
+	cache     pipelineCache
+	sets      setPools
+	recording *batch // nil when nothing is recorded
+	hazards   hazards
+	bound     bound
+	idle      []*batch
+	flying    []*batch
+	last      uint64 // number of the last submitted batch
+	finished  uint64
+	timing    *timing
+
+	up   []*staging
+	down *staging
+}
+
+// Options of Open.
+type Options struct {
+	// CacheFile keeps compiled pipelines between starts; "" keeps none.
+	CacheFile string
+	// Unchecked leaves out the driver's bounds checks of buffer accesses. Only
+	// for kernels that never read or write outside their bindings.
+	Unchecked bool
+}
+
+// Open opens an adapter with exactly the features that its fields announce.
+func Open(a Adapter, o Options) (*Device, error) {
+	d := &Device{a: a, cmds: a.inst.cmds}
+	if err := d.create(o); err != nil {
+		return nil, err
+	}
+	if err := d.cmds.LoadDevice(d.handle); err != nil {
+		return nil, err
+	}
+	d.cmds.GetDeviceQueue(d.handle, a.family, 0, &d.queue)
+	d.memory.init(d)
+	d.cache.open(d, o.CacheFile)
+	return d, nil
+}
+
+func (d *Device) create(o Options) error {
+	a := &d.a
+	var f features
+	var names []string
+	matrix := len(a.Matrix) > 0
+	f.chain(matrix, a.BF16)
+	enable := func(on bool, b *vk.Bool32) {
+		if on {
+			*b = 1
+		}
+	}
+	enable(!o.Unchecked, &f.core.Features.RobustBufferAccess)
+	enable(a.F16, &f.v11.StorageBuffer16BitAccess)
+	enable(a.F16, &f.v11.UniformAndStorageBuffer16BitAccess) // the WGSL compiler declares it
+	enable(a.F16, &f.v12.ShaderFloat16)
+	enable(a.Limits.MaxSubgroup > 0, &f.v13.SubgroupSizeControl)
+	enable(a.Limits.MaxSubgroup > 0, &f.v13.ComputeFullSubgroups)
+	enable(true, &f.v13.Maintenance4)
+	if matrix {
+		enable(true, &f.v12.VulkanMemoryModel)
+		enable(true, &f.matrix.CooperativeMatrix)
+		names = append(names, extMatrix)
+	}
+	if a.BF16 {
+		enable(true, &f.bf16.ShaderBFloat16Type)
+		enable(true, &f.bf16.ShaderBFloat16CooperativeMatrix)
+		names = append(names, extBF16)
+	}
+	if a.budget {
+		names = append(names, extBudget)
+	}
+	var keep pinned
+	defer keep.unpin()
+	priority := float32(1)
+	queue := vk.DeviceQueueCreateInfo{SType: vk.StructureTypeDeviceQueueCreateInfo, QueueFamilyIndex: a.family, QueueCount: 1, PQueuePriorities: &priority}
+	info := vk.DeviceCreateInfo{
+		SType: vk.StructureTypeDeviceCreateInfo, PNext: next(&f.core),
+		QueueCreateInfoCount: 1, PQueueCreateInfos: &queue,
+		EnabledExtensionCount: uint32(len(names)), PpEnabledExtensionNames: keep.texts(names),
+	}
+	return check("vkCreateDevice", d.cmds.CreateDevice(a.physical, &info, nil, &d.handle))
+}
+
+// Adapter describes what was opened.
+func (d *Device) Adapter() Adapter { return d.a }
+
+// Close waits for the GPU and frees everything, what callers forgot to free
+// included. The device must not be used afterwards.
+func (d *Device) Close() {
+	_ = d.Wait()
+	d.cmds.DeviceWaitIdle(d.handle)
+	d.timing.free(d)
+	for _, b := range append(append(d.idle, d.flying...), d.recording) {
+		b.free(d)
+	}
+	for _, s := range append(d.up, d.down) {
+		s.free(d)
+	}
+	d.sets.free(d)
+	d.cache.close(d)
+	d.memory.free()
+	d.cmds.DestroyDevice(d.handle, nil)
+}

@@ -1,0 +1,202 @@
+//go:build (linux || windows) && (amd64 || arm64)
+
+package vulkan
+
+import (
+	"fmt"
+
+	"github.com/gogpu/wgpu/hal/vulkan/vk"
+)
+
+// Slot says what a kernel does with a binding.
+type Slot int
+
+// The kinds of bindings.
+const (
+	ReadOnly Slot = iota
+	ReadWrite
+	Uniform
+)
+
+func (s Slot) descriptor() vk.DescriptorType {
+	if s == Uniform {
+		return vk.DescriptorTypeUniformBuffer
+	}
+	return vk.DescriptorTypeStorageBuffer
+}
+
+// Pipeline is a compiled kernel.
+type Pipeline struct {
+	slots    []Slot
+	bindings vk.DescriptorSetLayout
+	layout   vk.PipelineLayout
+	handle   vk.Pipeline
+}
+
+// NewPipeline compiles one entry point of a SPIR-V module. Binding i of group 0
+// is slots[i]. subgroup fixes the number of threads of a subgroup, 0 leaves it
+// to the driver; a fixed one must lie within the adapter's limits, and the
+// kernel's workgroup must consist of whole ones.
+func (d *Device) NewPipeline(spirv []uint32, entry string, slots []Slot, subgroup int) (*Pipeline, error) {
+	if len(spirv) < 5 {
+		return nil, fmt.Errorf("a SPIR-V module of %d words", len(spirv))
+	}
+	if subgroup != 0 && (subgroup < d.a.Limits.MinSubgroup || subgroup > d.a.Limits.MaxSubgroup) {
+		return nil, fmt.Errorf("subgroups of %d threads, but %s has %d to %d", subgroup, d.a.Name, d.a.Limits.MinSubgroup, d.a.Limits.MaxSubgroup)
+	}
+	p := &Pipeline{slots: append([]Slot(nil), slots...)}
+	if err := d.build(p, spirv, entry, subgroup); err != nil {
+		d.FreePipeline(p)
+		return nil, err
+	}
+	return p, nil
+}
+
+func (d *Device) build(p *Pipeline, spirv []uint32, entry string, subgroup int) error {
+	const stage = vk.ShaderStageComputeBit
+	bindings := make([]vk.DescriptorSetLayoutBinding, len(p.slots)+1) // one more, so that there is a first
+	for i, s := range p.slots {
+		bindings[i] = vk.DescriptorSetLayoutBinding{Binding: uint32(i), DescriptorType: s.descriptor(), DescriptorCount: 1, StageFlags: vk.ShaderStageFlags(stage)}
+	}
+	set := vk.DescriptorSetLayoutCreateInfo{SType: vk.StructureTypeDescriptorSetLayoutCreateInfo, BindingCount: uint32(len(p.slots)), PBindings: &bindings[0]}
+	if err := check("vkCreateDescriptorSetLayout", d.cmds.CreateDescriptorSetLayout(d.handle, &set, nil, &p.bindings)); err != nil {
+		return err
+	}
+	layout := vk.PipelineLayoutCreateInfo{SType: vk.StructureTypePipelineLayoutCreateInfo, SetLayoutCount: 1, PSetLayouts: &p.bindings}
+	if err := check("vkCreatePipelineLayout", d.cmds.CreatePipelineLayout(d.handle, &layout, nil, &p.layout)); err != nil {
+		return err
+	}
+	code := vk.ShaderModuleCreateInfo{SType: vk.StructureTypeShaderModuleCreateInfo, CodeSize: uintptr(4 * len(spirv)), PCode: &spirv[0]}
+	var module vk.ShaderModule
+	if err := check("vkCreateShaderModule", d.cmds.CreateShaderModule(d.handle, &code, nil, &module)); err != nil {
+		return err
+	}
+	defer d.cmds.DestroyShaderModule(d.handle, module, nil)
+	var keep pinned
+	defer keep.unpin()
+	info := vk.ComputePipelineCreateInfo{
+		SType: vk.StructureTypeComputePipelineCreateInfo, Layout: p.layout, BasePipelineIndex: -1,
+		Stage: vk.PipelineShaderStageCreateInfo{SType: vk.StructureTypePipelineShaderStageCreateInfo, Stage: stage, Module: module, PName: keep.text(entry)},
+	}
+	if subgroup != 0 {
+		info.Stage.Flags = requireFullSubgroups
+		info.Stage.PNext = next(&vk.PipelineShaderStageRequiredSubgroupSizeCreateInfo{SType: typeRequiredSubgroup, RequiredSubgroupSize: uint32(subgroup)})
+	}
+	if err := check("vkCreateComputePipelines", d.cmds.CreateComputePipelines(d.handle, d.cache.handle, 1, &info, nil, &p.handle)); err != nil {
+		return err
+	}
+	if p.handle == 0 { // seen from drivers that report success
+		return fmt.Errorf("vkCreateComputePipelines: the driver made no pipeline")
+	}
+	d.cache.made++
+	return nil
+}
+
+// requireFullSubgroups is VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT.
+const requireFullSubgroups = 2
+
+// FreePipeline frees a pipeline that no recorded or running work uses.
+func (d *Device) FreePipeline(p *Pipeline) {
+	if p.handle != 0 {
+		d.cmds.DestroyPipeline(d.handle, p.handle, nil)
+	}
+	if p.layout != 0 {
+		d.cmds.DestroyPipelineLayout(d.handle, p.layout, nil)
+	}
+	if p.bindings != 0 {
+		d.cmds.DestroyDescriptorSetLayout(d.handle, p.bindings, nil)
+	}
+	*p = Pipeline{}
+}
+
+// Range is a bound part of a buffer, in bytes.
+type Range struct {
+	Buffer       *Buffer
+	Offset, Size uint64
+}
+
+// Group is a pipeline's bindings.
+type Group struct {
+	set      vk.DescriptorSet
+	pool     *setPool
+	accesses []access
+}
+
+// NewGroup binds ranges[i] to binding i of p.
+func (d *Device) NewGroup(p *Pipeline, ranges []Range) (*Group, error) {
+	if len(ranges) != len(p.slots) {
+		return nil, fmt.Errorf("%d ranges for %d bindings", len(ranges), len(p.slots))
+	}
+	g := &Group{}
+	if err := d.sets.alloc(d, g, &p.bindings); err != nil {
+		return nil, err
+	}
+	if len(ranges) == 0 {
+		return g, nil
+	}
+	infos := make([]vk.DescriptorBufferInfo, len(ranges))
+	writes := make([]vk.WriteDescriptorSet, len(ranges))
+	for i, r := range ranges {
+		infos[i] = vk.DescriptorBufferInfo{Buffer: r.Buffer.handle, Offset: vk.DeviceSize(r.Offset), Range: vk.DeviceSize(r.Size)}
+		writes[i] = vk.WriteDescriptorSet{SType: vk.StructureTypeWriteDescriptorSet, DstSet: g.set, DstBinding: uint32(i),
+			DescriptorCount: 1, DescriptorType: p.slots[i].descriptor(), PBufferInfo: &infos[i]}
+		g.accesses = append(g.accesses, access{r.Buffer, r.Offset, r.Offset + r.Size, p.slots[i] == ReadWrite})
+	}
+	d.cmds.UpdateDescriptorSets(d.handle, uint32(len(writes)), &writes[0], 0, nil)
+	return g, nil
+}
+
+// FreeGroup frees a group that no recorded or running work uses.
+func (d *Device) FreeGroup(g *Group) { d.sets.release(d, g) }
+
+// setPools hand out descriptor sets.
+type setPools struct{ list []*setPool }
+
+type setPool struct {
+	handle vk.DescriptorPool
+	used   int
+}
+
+const setsPerPool = 256
+
+func (s *setPools) alloc(d *Device, g *Group, layout *vk.DescriptorSetLayout) error {
+	for _, p := range s.list {
+		if p.used < setsPerPool && p.alloc(d, g, layout) == nil {
+			return nil
+		}
+	}
+	p := &setPool{}
+	sizes := [2]vk.DescriptorPoolSize{
+		{Type: vk.DescriptorTypeStorageBuffer, DescriptorCount: setsPerPool * 8},
+		{Type: vk.DescriptorTypeUniformBuffer, DescriptorCount: setsPerPool * 4},
+	}
+	info := vk.DescriptorPoolCreateInfo{SType: vk.StructureTypeDescriptorPoolCreateInfo, MaxSets: setsPerPool, PoolSizeCount: 2, PPoolSizes: &sizes[0],
+		Flags: vk.DescriptorPoolCreateFlags(vk.DescriptorPoolCreateFreeDescriptorSetBit)}
+	if err := check("vkCreateDescriptorPool", d.cmds.CreateDescriptorPool(d.handle, &info, nil, &p.handle)); err != nil {
+		return err
+	}
+	s.list = append(s.list, p)
+	return p.alloc(d, g, layout)
+}
+
+func (p *setPool) alloc(d *Device, g *Group, layout *vk.DescriptorSetLayout) error {
+	info := vk.DescriptorSetAllocateInfo{SType: vk.StructureTypeDescriptorSetAllocateInfo, DescriptorPool: p.handle, DescriptorSetCount: 1, PSetLayouts: layout}
+	if err := check("vkAllocateDescriptorSets", d.cmds.AllocateDescriptorSets(d.handle, &info, &g.set)); err != nil {
+		return err
+	}
+	g.pool = p
+	p.used++
+	return nil
+}
+
+func (s *setPools) release(d *Device, g *Group) {
+	d.cmds.FreeDescriptorSets(d.handle, g.pool.handle, 1, &g.set)
+	g.pool.used--
+}
+
+func (s *setPools) free(d *Device) {
+	for _, p := range s.list {
+		d.cmds.DestroyDescriptorPool(d.handle, p.handle, nil)
+	}
+	s.list = nil
+}
