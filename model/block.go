@@ -6,11 +6,16 @@ import "tezgah/op"
 // matrix products that share their left operand.
 type block struct {
 	w  blockParams // as forward and dX products read them
-	dw blockParams // gradients
+	dw blockParams // gradients; absent where the weights are frozen
 	activations
+	low               blockLow  // trained parts of frozen weights
 	attnGain, ffnGain op.Tensor // (C) float32, for the norms' backward pass
 
+	// Whether anything below needs the gradient of the sublayer's input.
+	attnDX, ffnDX bool
+
 	qkv      []op.MatMul // q, k, v = y1·{wq, wk, wv}
+	gateUp   []op.MatMul // gate, up = y2·{w_gate, w_up}
 	dqkv     []op.MatMul // {dwq, dwk, dwv} += y1ᵀ·{dq, dk, dv}
 	dgateDup []op.MatMul // {dw_gate, dw_up} += y2ᵀ·{dgate, dup}
 }
@@ -53,6 +58,7 @@ type activations struct {
 	up   op.Tensor // (N, F)
 	glu  op.Tensor // (N, F) act(gate)·up; the backward pass turns it into dup
 	out  op.Tensor // (N, C) xMid + glu·w_down, the next layer's x
+	u    lowActs   // of the trained parts of frozen weights
 }
 
 // rowsOf views a (B, T, heads, D) tensor as (N, heads·D), as the products see it.
@@ -63,20 +69,24 @@ func (g *Graph) attentionForward(b *block) {
 	r := g.r
 	r.RMSNorm(op.RMSNorm{X: b.x, W: b.w.attnNorm, Y: b.y1, RMSInv: b.rms1, Eps: g.eps})
 	r.MatMulGroup(b.qkv)
+	b.low.q.forward(r, b.y1, rowsOf(b.q))
+	b.low.k.forward(r, b.y1, rowsOf(b.k))
+	b.low.v.forward(r, b.y1, rowsOf(b.v))
 	r.RoPE(op.RoPE{X: b.q, Table: g.rope})
 	r.RoPE(op.RoPE{X: b.k, Table: g.rope})
 	r.Attention(op.Attention{Q: b.q, K: b.k, V: b.v, Out: b.attn, LSE: b.lse, DocStart: g.docStart, Scale: g.scale})
 	r.MatMul(op.MatMul{A: rowsOf(b.attn), B: b.w.wo, C: b.xMid, Residual: b.x})
+	b.low.o.forward(r, rowsOf(b.attn), b.xMid)
 }
 
 // attentionBackward undoes attentionForward, its last line first. It finds the
 // gradient of xMid in dx and leaves the gradient of x there.
 func (g *Graph) attentionBackward(b *block) {
 	r, s := g.r, &g.back
-	dattn, dq, dk, dv := rowsOf(s.dattn), rowsOf(s.dq), rowsOf(s.dk), rowsOf(s.dv)
+	attn, dattn, dq, dk, dv := rowsOf(b.attn), rowsOf(s.dattn), rowsOf(s.dq), rowsOf(s.dk), rowsOf(s.dv)
 	// xMid = x + attn·wo; the gradient of x begins as dx itself.
-	r.MatMul(op.MatMul{A: rowsOf(b.attn), TransA: true, B: s.dx, C: b.dw.wo, Acc: true}) // dwo += attnᵀ·dx
-	r.MatMul(op.MatMul{A: s.dx, B: b.w.wo, TransB: true, C: dattn})                      // dattn = dx·woᵀ
+	g.weightGrad(attn, s.dx, b.dw.wo)                           // dwo += attnᵀ·dx
+	g.linearBackward(b.w.wo, b.low.o, attn, s.dx, dattn, false) // dattn = dx·woᵀ
 	// attn = attention(q, k, v); dq, dk and dv are written.
 	r.AttentionBackward(op.AttentionBackward{Q: b.q, K: b.k, V: b.v, Out: b.attn, LSE: b.lse, DocStart: g.docStart,
 		DOut: s.dattn, Delta: s.delta, DQ: s.dq, DK: s.dk, DV: s.dv, Scale: g.scale})
@@ -84,12 +94,38 @@ func (g *Graph) attentionBackward(b *block) {
 	r.RoPE(op.RoPE{X: s.dq, Table: g.rope, Inverse: true})
 	r.RoPE(op.RoPE{X: s.dk, Table: g.rope, Inverse: true})
 	// q, k, v = y1·{wq, wk, wv}
-	r.MatMulGroup(b.dqkv)                                                                 // dwq, dwk, dwv +=
-	r.MatMul(op.MatMul{A: dq, B: b.w.wq, TransB: true, C: s.dy})                          // dy = dq·wqᵀ
-	r.MatMul(op.MatMul{A: dk, B: b.w.wk, TransB: true, C: s.dy, Acc: true})               // dy += dk·wkᵀ
-	r.MatMul(op.MatMul{A: dv, B: b.w.wv, TransB: true, C: s.dy, Acc: true})               // dy += dv·wvᵀ
-	r.RMSNormBackward(op.RMSNormBackward{X: b.x, W: b.attnGain, DY: s.dy, RMSInv: b.rms1, // y1 = norm(x)
-		DX: s.dx, AddDX: true, DW: b.dw.attnNorm}) // dx +=, dattn_norm +=
+	dy := wanted(s.dy, b.attnDX)
+	g.weightGrads(b.dqkv)                                  // dwq, dwk, dwv +=
+	g.linearBackward(b.w.wq, b.low.q, b.y1, dq, dy, false) // dy = dq·wqᵀ
+	g.linearBackward(b.w.wk, b.low.k, b.y1, dk, dy, true)  // dy += dk·wkᵀ
+	g.linearBackward(b.w.wv, b.low.v, b.y1, dv, dy, true)  // dy += dv·wvᵀ
+	if b.attnDX {
+		r.RMSNormBackward(op.RMSNormBackward{X: b.x, W: b.attnGain, DY: dy, RMSInv: b.rms1, // y1 = norm(x)
+			DX: s.dx, AddDX: true, DW: b.dw.attnNorm}) // dx +=, dattn_norm +=
+	}
+}
+
+// wanted is t, or absent when nobody needs it.
+func wanted(t op.Tensor, need bool) op.Tensor {
+	if !need {
+		return op.Tensor{}
+	}
+	return t
+}
+
+// weightGrad adds a weight's gradient, dw += xᵀ·dy, unless it is frozen.
+func (g *Graph) weightGrad(x, dy, dw op.Tensor) {
+	if dw.Ok() {
+		g.r.MatMul(op.MatMul{A: x, TransA: true, B: dy, C: dw, Acc: true})
+	}
+}
+
+// weightGrads is weightGrad for several weights of one input; the group is
+// empty where they are frozen.
+func (g *Graph) weightGrads(group []op.MatMul) {
+	if len(group) > 0 {
+		g.r.MatMulGroup(group)
+	}
 }
 
 // ffnForward computes out = xMid + (act(y·w_gate)·(y·w_up))·w_down with
@@ -97,13 +133,15 @@ func (g *Graph) attentionBackward(b *block) {
 func (g *Graph) ffnForward(b *block) {
 	g.ffnInner(b)
 	g.r.MatMul(op.MatMul{A: b.glu, B: b.w.wDown, C: b.out, Residual: b.xMid})
+	b.low.down.expand(g.r, b.out)
 }
 
 // ffnInner is ffnForward without the last product, which the backward pass
 // does not need when it computes a layer again.
 func (g *Graph) ffnInner(b *block) {
 	g.r.RMSNorm(op.RMSNorm{X: b.xMid, W: b.w.ffnNorm, Y: b.y2, RMSInv: b.rms2, Eps: g.eps})
-	g.r.GateUp(op.GateUp{X: b.y2, WGate: b.w.wGate, WUp: b.w.wUp, Gate: b.gate, Up: b.up, Out: b.glu, Act: g.act})
+	b.low.gateUp(g.r, op.GateUp{X: b.y2, WGate: b.w.wGate, WUp: b.w.wUp, Gate: b.gate, Up: b.up, Out: b.glu, Act: g.act}, b.gateUp)
+	b.low.down.project(g.r, b.glu)
 }
 
 // ffnBackward undoes ffnForward, its last line first. It finds the gradient of
@@ -111,15 +149,18 @@ func (g *Graph) ffnInner(b *block) {
 func (g *Graph) ffnBackward(b *block) {
 	r, s := g.r, &g.back
 	// out = xMid + glu·w_down; the gradient of xMid begins as dx itself.
-	r.MatMul(op.MatMul{A: b.glu, TransA: true, B: s.dx, C: b.dw.wDown, Acc: true}) // dw_down += gluᵀ·dx
-	dglu, dup := b.glu, b.glu                                                      // glu has been used for the last time
-	r.MatMul(op.MatMul{A: s.dx, B: b.w.wDown, TransB: true, C: dglu})              // dglu = dx·w_downᵀ
+	g.weightGrad(b.glu, s.dx, b.dw.wDown)                             // dw_down += gluᵀ·dx
+	dglu, dup := b.glu, b.glu                                         // which take the place of glu
+	g.linearBackward(b.w.wDown, b.low.down, b.glu, s.dx, dglu, false) // dglu = dx·w_downᵀ
 	// glu = act(gate)·up; dgate and dup are written, dup over dglu.
 	r.GLUBackward(op.GLUBackward{Gate: b.gate, Up: b.up, DOut: dglu, DGate: s.dgate, DUp: dup, Act: g.act})
 	// gate, up = y2·{w_gate, w_up}
-	r.MatMulGroup(b.dgateDup)                                                               // dw_gate, dw_up +=
-	r.MatMul(op.MatMul{A: s.dgate, B: b.w.wGate, TransB: true, C: s.dy})                    // dy = dgate·w_gateᵀ
-	r.MatMul(op.MatMul{A: dup, B: b.w.wUp, TransB: true, C: s.dy, Acc: true})               // dy += dup·w_upᵀ
-	r.RMSNormBackward(op.RMSNormBackward{X: b.xMid, W: b.ffnGain, DY: s.dy, RMSInv: b.rms2, // y2 = norm(xMid)
-		DX: s.dx, AddDX: true, DW: b.dw.ffnNorm}) // dx +=, dffn_norm +=
+	dy := wanted(s.dy, b.ffnDX)
+	g.weightGrads(b.dgateDup)                                         // dw_gate, dw_up +=
+	g.linearBackward(b.w.wGate, b.low.gate, b.y2, s.dgate, dy, false) // dy = dgate·w_gateᵀ
+	g.linearBackward(b.w.wUp, b.low.up, b.y2, dup, dy, true)          // dy += dup·w_upᵀ
+	if b.ffnDX {
+		r.RMSNormBackward(op.RMSNormBackward{X: b.xMid, W: b.ffnGain, DY: dy, RMSInv: b.rms2, // y2 = norm(xMid)
+			DX: s.dx, AddDX: true, DW: b.dw.ffnNorm}) // dx +=, dffn_norm +=
+	}
 }

@@ -10,7 +10,7 @@ import (
 // backward pass needs them, one shared set when it does not or computes them
 // again.
 func (g *Graph) newBlocks() {
-	grads := g.p.opt.Grads
+	grads, frozen := g.p.trains(), g.p.adapter != nil
 	shared := g.opt.Recompute || !grads
 	g.mem.purpose = "activations"
 	x := g.residual("x.0")
@@ -19,11 +19,13 @@ func (g *Graph) newBlocks() {
 		if l == 0 || !shared {
 			acts = g.newActivations(suffixOf(l, shared))
 		}
-		b := block{w: collect(l, g.p.weight), activations: acts}
+		b := block{w: collect(l, g.p.weight), activations: acts, low: g.p.collectLow(l, &acts.u)}
 		b.x, b.out = x, x // evaluation needs no layer's input afterwards
 		if grads {
 			b.out = g.residual(fmt.Sprintf("x.%d", l+1))
 			b.dw = collect(l, g.p.grad)
+			b.attnDX = !frozen || l > 0
+			b.ffnDX = b.attnDX || b.low.attention()
 			b.attnGain, b.ffnGain = g.p.master(layerName(l, "attn_norm")), g.p.master(layerName(l, "ffn_norm"))
 		}
 		x = b.out
@@ -32,6 +34,7 @@ func (g *Graph) newBlocks() {
 			{A: b.y1, B: b.w.wk, C: rowsOf(b.k)},
 			{A: b.y1, B: b.w.wv, C: rowsOf(b.v)},
 		}
+		b.gateUp = []op.MatMul{{A: b.y2, B: b.w.wGate, C: b.gate}, {A: b.y2, B: b.w.wUp, C: b.up}}
 		g.blocks = append(g.blocks, b)
 	}
 }
@@ -82,5 +85,6 @@ func (g *Graph) newActivations(suffix string) activations {
 		gate: f32("gate", N, c.FFN),
 		up:   f32("up", N, c.FFN),
 		glu:  f32("glu", N, c.FFN),
+		u:    g.p.newLowActs(func(label string, rank int) op.Tensor { return f32(label, N, rank) }),
 	}
 }

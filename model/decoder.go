@@ -29,18 +29,20 @@ type Decoder struct {
 	tokens     op.Tensor // (B·prefillLen) int32
 	rope       op.Tensor // (prefillLen, D) positions ropeFirst … ; see angles
 	ropeFirst  int
-	a          activations // for B·prefillLen rows; y1 and rms1 serve all norms
+	a          activations // for B·prefillLen rows; y1 and rms1 serve all norms, one u all low-rank parts
 	layers     []decoderLayer
 	headW      op.Tensor // lm_head (C, V), or tok_emb (V, C) when tied
 	headNorm   op.Tensor // (C)
 	logits     op.Tensor // (B, V)
 	out        []float32 // logits on the host
 	qkv        [3]op.MatMul
+	gateUp     [2]op.MatMul
 }
 
 // decoderLayer is one layer's parameters and caches.
 type decoderLayer struct {
 	blockParams
+	low            blockLow
 	kCache, vCache op.Tensor // (B, P, KVH, D), P slots; position p lies in slot p mod P
 }
 
@@ -106,6 +108,13 @@ func (d *Decoder) allocRows() {
 		up:   m.f32("up", B*P, c.FFN),
 		glu:  m.f32("glu", B*P, c.FFN),
 	}
+	var u op.Tensor
+	d.a.u = d.p.newLowActs(func(_ string, rank int) op.Tensor {
+		if !u.Ok() {
+			u = m.f32("u", B*P, rank)
+		}
+		return u
+	})
 }
 
 func (d *Decoder) allocCaches() {
@@ -114,6 +123,7 @@ func (d *Decoder) allocCaches() {
 	for l := range c.Layers {
 		d.layers = append(d.layers, decoderLayer{
 			blockParams: collect(l, d.p.weight),
+			low:         d.p.collectLow(l, &d.a.u),
 			kCache:      m.f32(fmt.Sprintf("k_cache.%d", l), d.batch, d.slots, c.KVHeads, c.HeadDim),
 			vCache:      m.f32(fmt.Sprintf("v_cache.%d", l), d.batch, d.slots, c.KVHeads, c.HeadDim),
 		})
@@ -217,6 +227,9 @@ func (d *Decoder) attention(w *decoderLayer, T int) {
 	r.RMSNorm(op.RMSNorm{X: x, W: w.attnNorm, Y: y, RMSInv: d.rms(N), Eps: d.eps})
 	d.qkv = [3]op.MatMul{{A: y, B: w.wq, C: rowsOf(q)}, {A: y, B: w.wk, C: rowsOf(k)}, {A: y, B: w.wv, C: rowsOf(v)}}
 	r.MatMulGroup(d.qkv[:])
+	w.low.q.forward(r, y, rowsOf(q))
+	w.low.k.forward(r, y, rowsOf(k))
+	w.low.v.forward(r, y, rowsOf(v))
 	r.RoPE(op.RoPE{X: q, Table: d.rope, Pos0: pos0})
 	r.RoPE(op.RoPE{X: k, Table: d.rope, Pos0: pos0})
 	r.KVAppend(op.KVAppend{K: k, V: v, KCache: w.kCache, VCache: w.vCache, Pos: d.pos})
@@ -227,6 +240,7 @@ func (d *Decoder) attention(w *decoderLayer, T int) {
 			Out: attn.Reshape(B, c.Heads, c.HeadDim), Len: min(d.pos+1, d.slots), Scale: d.scale})
 	}
 	r.MatMul(op.MatMul{A: rowsOf(attn), B: w.wo, C: xMid, Residual: x})
+	w.low.o.forward(r, rowsOf(attn), xMid)
 }
 
 // ffn is Graph.ffnForward.
@@ -234,8 +248,11 @@ func (d *Decoder) ffn(w *decoderLayer, N int) {
 	r, a := d.r, &d.a
 	x, y, xMid, glu := rows(a.x, N), rows(a.y1, N), rows(a.xMid, N), rows(a.glu, N)
 	r.RMSNorm(op.RMSNorm{X: xMid, W: w.ffnNorm, Y: y, RMSInv: d.rms(N), Eps: d.eps})
-	r.GateUp(op.GateUp{X: y, WGate: w.wGate, WUp: w.wUp, Gate: rows(a.gate, N), Up: rows(a.up, N), Out: glu, Act: d.act})
+	gate, up := rows(a.gate, N), rows(a.up, N)
+	d.gateUp = [2]op.MatMul{{A: y, B: w.wGate, C: gate}, {A: y, B: w.wUp, C: up}}
+	w.low.gateUp(r, op.GateUp{X: y, WGate: w.wGate, WUp: w.wUp, Gate: gate, Up: up, Out: glu, Act: d.act}, d.gateUp[:])
 	r.MatMul(op.MatMul{A: glu, B: w.wDown, C: x, Residual: xMid})
+	w.low.down.forward(r, glu, x)
 }
 
 // rms views the first n inverse root mean squares.

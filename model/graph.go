@@ -68,6 +68,7 @@ type scratch struct {
 	dk, dv op.Tensor // (B, T, KVH, D)
 	delta  op.Tensor // (B, H, T)
 	dgate  op.Tensor // (N, F)
+	du     op.Tensor // (N, r) gradient of a low-rank projection; absent without an adapter
 }
 
 // NewGraph allocates the activations for batches of opt.Batch sequences of
@@ -107,8 +108,10 @@ func newGraph(mem *memory, r *op.Runner, p *Params, opt TrainOptions) (*Graph, e
 	g.rope = mem.f32("rope_table", T, c.HeadDim)
 	g.newBlocks()
 	g.newHead()
-	if p.opt.Grads {
+	if p.trains() {
 		g.newScratch()
+	}
+	if p.opt.Grads {
 		g.linkGroups()
 	}
 	return g, mem.err
@@ -127,6 +130,9 @@ func (g *Graph) newScratch() {
 		dv:    m.f32("dv", B, T, c.KVHeads, c.HeadDim),
 		delta: m.f32("delta", B, c.Heads, T),
 		dgate: m.f32("dgate", N, c.FFN),
+	}
+	if g.p.adapter != nil {
+		g.back.du = m.f32("du", N, g.p.opt.LoRA.Rank)
 	}
 }
 
@@ -149,7 +155,7 @@ func (g *Graph) Close() { g.mem.free() }
 // docStart is (B, T) with DocMask, the index in the row at which the document
 // of that position begins, and nil without.
 func (g *Graph) MicroStep(tokens, targets, docStart []int32, gradScale float32) error {
-	if !g.p.opt.Grads {
+	if !g.p.trains() {
 		return fmt.Errorf("micro-step: the parameters were made without gradients, want ParamOptions.Grads")
 	}
 	if !(gradScale > 0) || math.IsInf(float64(gradScale), 0) {
@@ -211,9 +217,13 @@ func (g *Graph) backward() {
 			g.ffnInner(b)
 		}
 		g.ffnBackward(b)
-		g.attentionBackward(b)
+		if b.ffnDX {
+			g.attentionBackward(b)
+		}
 	}
-	g.r.EmbeddingBackward(op.EmbeddingBackward{Tokens: g.tokens, DOut: g.back.dx, DW: g.p.grad(embName)}) // +=
+	if dw := g.p.grad(embName); dw.Ok() {
+		g.r.EmbeddingBackward(op.EmbeddingBackward{Tokens: g.tokens, DOut: g.back.dx, DW: dw}) // +=
+	}
 }
 
 // load checks a batch and copies it to the device.

@@ -20,7 +20,7 @@ func step(t *testing.T, p *Params, o TrainOptions) (float64, map[string][]float3
 	g := must[*Graph](t)(NewGraph(p.r, p, o))
 	defer g.Close()
 	tokens, targets := batchOf(g.cfg, o.Batch, g.opt.Context, 3)
-	zeroGrads(p)
+	zeroGrads(p.Trainable())
 	if err := g.MicroStep(tokens, targets, nil, 1/float32(CountTargets(targets))); err != nil {
 		t.Fatal(err)
 	}

@@ -76,11 +76,11 @@ func (g *Graph) headForwardBackward(gradScale float32) {
 		dlogits := c.logits // in place
 		dy := s.dy.RowRange(lo, lo+c.rows)
 		if g.cfg.Tied { // logits = y·tok_embᵀ
-			r.MatMul(op.MatMul{A: dlogits, TransA: true, B: c.y, C: h.dw, Acc: true}) // dtok_emb += dlogitsᵀ·y
-			r.MatMul(op.MatMul{A: dlogits, B: h.w, C: dy})                            // dy = dlogits·tok_emb
+			g.weightGrad(dlogits, c.y, h.dw)               // dtok_emb += dlogitsᵀ·y
+			r.MatMul(op.MatMul{A: dlogits, B: h.w, C: dy}) // dy = dlogits·tok_emb
 		} else { // logits = y·lm_head
-			r.MatMul(op.MatMul{A: c.y, TransA: true, B: dlogits, C: h.dw, Acc: true}) // dlm_head += yᵀ·dlogits
-			r.MatMul(op.MatMul{A: dlogits, B: h.w, TransB: true, C: dy})              // dy = dlogits·lm_headᵀ
+			g.weightGrad(c.y, dlogits, h.dw)                             // dlm_head += yᵀ·dlogits
+			r.MatMul(op.MatMul{A: dlogits, B: h.w, TransB: true, C: dy}) // dy = dlogits·lm_headᵀ
 		}
 	}
 	r.Sum(op.Sum{X: h.loss, Out: h.sum, Scale: 1, Acc: true})

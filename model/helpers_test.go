@@ -44,7 +44,7 @@ func fill(t testing.TB, p *Params) {
 		}
 		op.WriteSlice(p.r, s.T, w)
 	}
-	p.staleMirror = true
+	p.stale = true
 	if err := p.r.Err(); err != nil {
 		t.Fatal(err)
 	}

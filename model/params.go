@@ -14,6 +14,7 @@ type ParamOptions struct {
 	Moments  bool // AdamW's two moments in float32; needs Grads
 	Moments8 bool // the moments as int8 with a scale for every 256; needs Grads, excludes Moments
 	Mirror   bool // float16 copy of the weights that the forward pass reads; needs op.Limits.F16
+	LoRA     LoRA // freezes the weights: gradients and moments are those of an adapter; see Params.Adapter
 }
 
 func (o ParamOptions) validate(lim op.Limits) error {
@@ -40,16 +41,19 @@ type Params struct {
 	index  map[string]int
 	arenas []arena
 
+	adapter *Params // trained instead of the weights; nil without ParamOptions.LoRA
+
 	partials op.Tensor // (p, 2) of all arenas; see NormPasses
 	stats    op.Tensor // (4)
 
-	staleMirror bool
+	stale bool // the mirror or the scaled copies are older than the weights
 }
 
 // arena is one set of mega-buffers.
 type arena struct {
 	arenaLayout
 	w, g, m, v, w16 op.Buffer // m, v of float32 or int8; absent ones are nil
+	scaled          op.Buffer // an adapter's weights times α/r; nil where that is 1
 	scales          [2]scales // of the decayed and the undecayed block
 }
 
@@ -80,7 +84,24 @@ func newParams(mem *memory, r *op.Runner, cfg Config, opt ParamOptions) (*Params
 	if err := opt.validate(mem.lim); err != nil {
 		return nil, err
 	}
-	p := &Params{r: r, mem: mem, cfg: cfg, opt: opt, infos: cfg.Params(), index: map[string]int{}}
+	opt.LoRA = opt.LoRA.WithDefaults()
+	if err := opt.LoRA.Validate(cfg); err != nil {
+		return nil, err
+	}
+	if !opt.LoRA.Ok() {
+		return newTable(mem, r, cfg, opt, cfg.Params())
+	}
+	p, err := newTable(mem, r, cfg, ParamOptions{Mirror: opt.Mirror}, cfg.Params())
+	if err == nil {
+		p.opt.LoRA = opt.LoRA
+		p.adapter, err = newAdapter(mem, r, cfg, opt)
+	}
+	return p, err
+}
+
+// newTable allocates the parameters of a table.
+func newTable(mem *memory, r *op.Runner, cfg Config, opt ParamOptions, table []ParamInfo) (*Params, error) {
+	p := &Params{r: r, mem: mem, cfg: cfg, opt: opt, infos: table, index: map[string]int{}}
 	layouts, err := place(p.infos, mem.lim)
 	if err != nil {
 		return nil, err
@@ -111,11 +132,18 @@ func arenaSuffix(i, n int) string {
 
 func newArena(mem *memory, suffix string, l arenaLayout, opt ParamOptions) arena {
 	a := arena{arenaLayout: l}
+	weights := "weights"
+	if opt.LoRA.Ok() {
+		weights, suffix = "adapter", "_lora"+suffix
+	}
 	buf := func(purpose, label string, t tensor.DType, n int) op.Buffer {
 		mem.purpose = purpose
 		return mem.buf(label+suffix, t, n)
 	}
-	a.w = buf("weights", "mega_w", tensor.F32, l.total)
+	a.w = buf(weights, "mega_w", tensor.F32, l.total)
+	if opt.LoRA.Ok() && opt.LoRA.scale() != 1 {
+		a.scaled = buf(weights, "mega_ws", tensor.F32, l.total)
+	}
 	if opt.Grads {
 		a.g = buf("gradients", "mega_g", tensor.F32, l.total)
 	}
@@ -142,7 +170,8 @@ func newArena(mem *memory, suffix string, l arenaLayout, opt ParamOptions) arena
 // Config returns the configuration, defaults filled in.
 func (p *Params) Config() Config { return p.cfg }
 
-// Options returns what was asked for.
+// Options says what stands beside these weights. Of a model with an adapter
+// that is no more than a mirror; gradients and moments are Adapter's.
 func (p *Params) Options() ParamOptions { return p.opt }
 
 // Runner returns what the parameters were allocated on.
@@ -193,12 +222,24 @@ func (p *Params) RefreshMirror() {
 			p.r.Cast(op.Cast{Dst: op.Of(a.w16, 0, a.total), Src: op.Of(a.w, 0, a.total)})
 		}
 	}
-	p.staleMirror = false
+	p.stale = false
 }
+
+// Updated says that the weights were changed from outside, the mirror with
+// them: the optimizer calls it. It lets an adapter renew what follows from its
+// weights.
+func (p *Params) Updated() { p.stale = p.stale || p.isAdapter() }
 
 // fresh is called at the beginning of every forward pass.
 func (p *Params) fresh() {
-	if p.staleMirror {
+	switch {
+	case !p.stale:
+	case p.isAdapter():
+		p.refreshScaled()
+	default:
 		p.RefreshMirror()
+	}
+	if p.adapter != nil {
+		p.adapter.fresh()
 	}
 }

@@ -104,7 +104,7 @@ func (p *Params) WriteFrom(rd io.Reader, s State) error {
 			return fmt.Errorf("writing %s: %w", s.Name, err)
 		}
 	}
-	p.staleMirror = true
+	p.stale = true
 	return nil
 }
 
@@ -129,26 +129,16 @@ func (s State) chunk(lo int) (part op.Tensor, used int) {
 // standard deviation InitStd, or InitStd/√(2L) for wo and w_down, whose
 // products are added to the residual stream 2L times (Radford et al., GPT-2,
 // 2019). Every parameter has its own stream under seed, so the weights do not
-// depend on arenas, threads or device. Moments are cleared.
+// depend on arenas, threads or device. Moments are cleared. An adapter is drawn
+// as initAdapter says.
 func (p *Params) Init(seed uint64) error {
-	residual := p.cfg.InitStd / math.Sqrt(2*float64(p.cfg.Layers))
 	buf := make([]float32, chunkElems)
 	for i, s := range p.Weights() {
-		std := p.cfg.InitStd
-		if isResidual(s.Name) {
-			std = residual
-		}
-		rng := tensor.NewRNG(seed, uint64(i))
+		draw := p.initial(i, seed)
 		for lo, n := 0, s.T.Len(); lo < n; lo += chunkElems {
 			part, _ := s.chunk(lo)
 			b := buf[:part.Len()]
-			if p.infos[i].Decay {
-				parallelNormal(rng, b, uint64(lo), std)
-			} else {
-				for j := range b {
-					b[j] = 1
-				}
-			}
+			draw(b, uint64(lo))
 			op.WriteSlice(p.r, part, b)
 		}
 	}
@@ -159,8 +149,32 @@ func (p *Params) Init(seed uint64) error {
 			}
 		}
 	}
-	p.staleMirror = true
+	p.stale = true
+	if p.adapter != nil {
+		return p.adapter.Init(seed)
+	}
 	return p.r.Err()
+}
+
+// initial returns what draws elements first … of parameter i.
+func (p *Params) initial(i int, seed uint64) func(dst []float32, first uint64) {
+	info := p.infos[i]
+	switch {
+	case p.isAdapter():
+		return initAdapter(info, seed)
+	case !info.Decay:
+		return func(dst []float32, _ uint64) {
+			for j := range dst {
+				dst[j] = 1
+			}
+		}
+	}
+	std := p.cfg.InitStd
+	if isResidual(info.Name) {
+		std /= math.Sqrt(2 * float64(p.cfg.Layers))
+	}
+	rng := tensor.NewRNG(seed, uint64(i))
+	return func(dst []float32, first uint64) { parallelNormal(rng, dst, first, std) }
 }
 
 // isResidual reports whether the parameter's product is added to the residual

@@ -28,12 +28,14 @@ type AdamW struct {
 	inRow int   // steps in a row with non-finite gradients
 }
 
-// New returns the optimizer of p, which must have gradients and moments.
+// New returns the optimizer of what training changes of p (its adapter, if it
+// has one), which must have gradients and moments.
 func New(r *op.Runner, p *model.Params, c Config) (*AdamW, error) {
 	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	p = p.Trainable()
 	if o := p.Options(); !o.Moments && !o.Moments8 {
 		return nil, fmt.Errorf("optimizer: the parameters were made without moments, want ParamOptions.Moments or Moments8")
 	}
@@ -103,6 +105,7 @@ func (a *AdamW) Step(lr float64) (Stats, error) {
 	for i := range a.blocks {
 		a.update(&a.blocks[i], a.hyper(lr, a.t+1))
 	}
+	a.p.Updated()
 	if err := op.ReadSlice(a.r, a.host[:], a.stats); err != nil {
 		return Stats{}, err
 	}
