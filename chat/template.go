@@ -77,6 +77,9 @@ func (t *Template) Check(tok *bpe.Tokenizer) error {
 // the text that Text returns, with add_generation_prompt as with prompt.
 func (t *Template) Jinja() string { return t.jinja }
 
+// EndText is the content of the special token that ends a turn.
+func (t *Template) EndText() string { return t.end }
+
 // End is the token that ends a turn, at which generation stops; −1 when tok does not have it.
 func (t *Template) End(tok *bpe.Tokenizer) int32 { return t.special(tok, t.end) }
 

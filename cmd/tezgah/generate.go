@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tezgah/generate"
 	"tezgah/model"
@@ -32,29 +33,42 @@ func newGenerate() *cobra.Command {
 	f.deviceFlags.register(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.prompt, "prompt", "", "text to continue (empty: a new document)")
-	fl.IntVar(&f.opt.MaxTokens, "max-tokens", 256, "new tokens at most")
-	fl.Float64Var(&f.opt.Temperature, "temperature", 0.8, "0 always takes the likeliest token")
-	fl.IntVar(&f.opt.TopK, "top-k", 0, "keep the K likeliest tokens (0: all)")
-	fl.Float64Var(&f.opt.TopP, "top-p", 0.95, "keep the likeliest tokens with this much probability (1: all)")
-	fl.Float64Var(&f.opt.MinP, "min-p", 0, "keep tokens with this share of the largest probability (0: all)")
-	fl.Float64Var(&f.opt.RepetitionPenalty, "repetition-penalty", 1, "over 1 discourages repetition")
-	fl.Uint64Var(&f.opt.Seed, "seed", 0, "the same seed gives the same text")
-	fl.StringArrayVar(&f.opt.Stop, "stop", nil, "end before this text (repeatable)")
+	registerSampling(fl, &f.opt)
 	fl.BoolVar(&f.opt.IgnoreEnd, "ignore-end", false, "go on past the end of the document")
 	fl.StringVar(&f.precision, "precision", "f32", "f32, or mixed for 16-bit weights where the device has them")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object at the end instead of streaming")
 	return cmd
 }
 
+// registerSampling adds the flags that say how text is drawn and where it ends.
+func registerSampling(fl *pflag.FlagSet, opt *generate.Options) {
+	fl.IntVar(&opt.MaxTokens, "max-tokens", 256, "new tokens at most")
+	fl.Float64Var(&opt.Temperature, "temperature", 0.8, "0 always takes the likeliest token")
+	fl.IntVar(&opt.TopK, "top-k", 0, "keep the K likeliest tokens (0: all)")
+	fl.Float64Var(&opt.TopP, "top-p", 0.95, "keep the likeliest tokens with this much probability (1: all)")
+	fl.Float64Var(&opt.MinP, "min-p", 0, "keep tokens with this share of the largest probability (0: all)")
+	fl.Float64Var(&opt.RepetitionPenalty, "repetition-penalty", 1, "over 1 discourages repetition")
+	fl.Uint64Var(&opt.Seed, "seed", 0, "the same seed gives the same text")
+	fl.StringArrayVar(&opt.Stop, "stop", nil, "end before this text (repeatable)")
+}
+
+// checkSampling refuses values of those flags that make no sense.
+func checkSampling(opt generate.Options) error {
+	if err := opt.Sampling.Validate(); err != nil {
+		return usageError{err}
+	}
+	if opt.MaxTokens < 1 {
+		return usagef("--max-tokens is %d, want a positive number", opt.MaxTokens)
+	}
+	return nil
+}
+
 func (f *generateFlags) run(ctx context.Context, path string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	if err := f.opt.Sampling.Validate(); err != nil {
-		return usageError{err}
-	}
-	if f.opt.MaxTokens < 1 {
-		return usagef("--max-tokens is %d, want a positive number", f.opt.MaxTokens)
+	if err := checkSampling(f.opt); err != nil {
+		return err
 	}
 	if err := checkWord("precision", f.precision, []string{"f32", "mixed"}); err != nil {
 		return err
@@ -81,7 +95,7 @@ func (f *generateFlags) run(ctx context.Context, path string) error {
 	res, err := generateFrom(ctx, r, file, f.precision == "mixed", f.prompt, f.opt, emit)
 	if f.json && err == nil {
 		return printJSON(map[string]any{
-			"text": res.Text, "prompt_tokens": res.PromptTokens, "new_tokens": res.NewTokens, "reason": res.Reason,
+			"text": res.Text, "tokens": res.IDs, "prompt_tokens": res.PromptTokens, "new_tokens": res.NewTokens, "reason": res.Reason,
 			"tokens_per_second": res.TokPerSec(), "notes": res.Notes,
 		})
 	}

@@ -35,7 +35,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
-		newDemo(), newTokenizer(), newData(), newTrain(), newGenerate(), newEval(), newImport(), newExport(),
+		newDemo(), newTokenizer(), newData(), newTrain(), newGenerate(), newChat(), newEval(), newImport(), newExport(),
 		newDevices(), newSelftest(), newBench(), newProfile(),
 	)
 	return root
