@@ -46,7 +46,7 @@ func (e *LockedError) Error() string {
 // removes temporary files that killed processes left there. When another
 // process has it, the error is a *LockedError. The lock ends with Unlock or
 // with the process, however that ends. It is advisory, and where the platform
-// has no file locks (a browser) it always succeeds.
+// has no file locks it always succeeds. In a browser it holds within the tab.
 func Lock(run string) (*RunLock, error) {
 	if err := os.MkdirAll(run, 0o777); err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)

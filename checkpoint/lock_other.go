@@ -1,4 +1,4 @@
-//go:build !windows && (!unix || aix || solaris || illumos)
+//go:build !windows && !js && (!unix || aix || solaris || illumos)
 
 package checkpoint
 
@@ -11,8 +11,7 @@ const (
 	canDeleteOpen = false
 )
 
-// tryLock always succeeds: this platform has no file locks, or one process
-// only (a browser).
+// tryLock always succeeds: this platform has no file locks.
 func tryLock(*os.File) (free bool, err error) { return true, nil }
 
 // syncDir does nothing on this platform.
