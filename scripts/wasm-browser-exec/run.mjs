@@ -11,16 +11,28 @@
 // WEBGPU_ADAPTER "swiftshader" (default, needs no GPU) or "" for the real GPU,
 // WASM_TIMEOUT_S the most seconds a run may take (default 600). Variables that
 // begin with TEZGAH_ reach the program. Files do not: embed what a test needs.
+// But with WASM_FS=opfs the program runs in a worker with the file system of the
+// workbench's tab, and the package's testdata in it; WASM_FS=memory is the same
+// in memory, and WASM_FS=nomove as in a browser that cannot move files. These
+// need esbuild (npm ci in workbench/web).
 import { execFileSync } from "node:child_process";
-import { createReadStream, existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { createReadStream, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { createServer } from "node:http";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 const [wasm, ...argv] = process.argv.slice(2);
 if (!wasm) {
   console.error("usage: node run.mjs PROGRAM.wasm [ARGUMENT...]");
+  process.exit(2);
+}
+
+const files = process.env.WASM_FS ?? "";
+if (!["", "opfs", "memory", "nomove"].includes(files)) {
+  console.error(`WASM_FS is "${files}", want opfs, memory, nomove or nothing`);
   process.exit(2);
 }
 
@@ -53,15 +65,36 @@ function wasmExec() {
   return readFileSync(join(root, "lib", "wasm", "wasm_exec.js"));
 }
 
+// bundleWorker makes one script of opfs-worker.ts and the workbench's file system.
+async function bundleWorker() {
+  const web = fileURLToPath(new URL("../../workbench/web/package.json", import.meta.url));
+  const { build } = createRequire(web)("esbuild");
+  const entry = fileURLToPath(new URL("opfs-worker.ts", import.meta.url));
+  const { outputFiles } = await build({ entryPoints: [entry], bundle: true, write: false, format: "iife", target: "es2022" });
+  return outputFiles[0].text;
+}
+
+// testdata returns the files of the package under test, by path, in base64.
+function testdata() {
+  if (!existsSync("testdata")) return {};
+  const paths = readdirSync("testdata", { recursive: true }).map((path) => join("testdata", path));
+  return Object.fromEntries(paths.filter((path) => statSync(path).isFile()).map((path) => [path, readFileSync(path, "base64")]));
+}
+
 // serve answers the page, the loader and the program on a port of this machine.
-function serve() {
+async function serve() {
   const loader = wasmExec();
+  const worker = files && (await bundleWorker());
   const server = createServer((request, response) => {
     if (request.url === "/program.wasm") {
       response.writeHead(200, { "Content-Type": "application/wasm", "Content-Length": statSync(wasm).size });
       createReadStream(wasm).pipe(response);
     } else if (request.url === "/wasm_exec.js") {
       response.writeHead(200, { "Content-Type": "text/javascript" }).end(loader);
+    } else if (worker && request.url === "/worker.js") {
+      response.writeHead(200, { "Content-Type": "text/javascript" }).end(worker);
+    } else if (worker && request.url === "/files.json") {
+      response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(testdata()));
     } else if (request.url === "/") {
       response.writeHead(200, { "Content-Type": "text/html" }).end('<!doctype html><script src="/wasm_exec.js"></script>');
     } else {
@@ -92,6 +125,21 @@ async function runInPage({ argv, env }) {
   return code;
 }
 
+// runInWorker is the same in a worker with files.
+function runInWorker({ argv, env, files }) {
+  return new Promise((resolve, reject) => {
+    const sent = [];
+    const worker = new Worker("/worker.js");
+    worker.onerror = (event) => reject(new Error(event.message || "the worker did not load"));
+    worker.onmessage = ({ data }) => {
+      if (data.error) reject(new Error(data.error));
+      else if (data.text !== undefined) sent.push(globalThis.emitOutput(data.fd, data.text));
+      else Promise.all(sent).then(() => resolve(data.code));
+    };
+    worker.postMessage({ argv, env, memory: files === "memory", noMove: files === "nomove" });
+  });
+}
+
 // programArguments drops what the browser has no files for.
 function programArguments() {
   return ["program", ...argv.filter((a) => !/^-test\.(testlogfile|outputdir|gocoverdir|coverprofile)=/.test(a))];
@@ -117,7 +165,7 @@ try {
   });
   await page.goto(`http://127.0.0.1:${server.address().port}/`);
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith("TEZGAH_")));
-  code = await Promise.race([page.evaluate(runInPage, { argv: programArguments(), env }), ended]);
+  code = await Promise.race([page.evaluate(files ? runInWorker : runInPage, { argv: programArguments(), env, files }), ended]);
 } catch (error) {
   console.error("wasm-browser-exec: " + error.message);
 } finally {
