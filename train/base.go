@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"tezgah/bpe"
@@ -19,15 +20,15 @@ type baseModel struct {
 
 // readBase reads a model file's tokenizer and template.
 func readBase(path string) (baseModel, error) {
-	f, err := checkpoint.OpenLLM(path)
+	f, whole, closeFiles, err := openWhole(path)
 	if err != nil {
 		return baseModel{}, err
 	}
-	defer f.Close()
+	defer closeFiles()
 	b := baseModel{path: path, template: f.Header.ChatTemplate}
-	if len(f.Header.Tokenizer) > 0 {
-		if b.tokenizer, err = bpe.Parse(f.Header.Tokenizer); err != nil {
-			return b, fmt.Errorf("%s: its tokenizer: %w", path, err)
+	if raw := whole.Header.Tokenizer; len(raw) > 0 {
+		if b.tokenizer, err = bpe.Parse(raw); err != nil {
+			return b, fmt.Errorf("%s: its tokenizer: %w", whole.Name(), err)
 		}
 	}
 	return b, nil
@@ -64,10 +65,35 @@ func (t *Trainer) findBase() (baseModel, error) {
 	if err != nil {
 		return baseModel{}, err
 	}
+	files := []string{filepath.Join(t.opt.Dir, BaseName)}
 	for _, c := range slices.Backward(list) {
-		if b, err := readBase(c.Path); err == nil {
+		files = append(files, c.Path)
+	}
+	for _, path := range files {
+		if b, err := readBase(path); err == nil && b.tokenizer != nil {
 			return b, nil
 		}
 	}
 	return readBase(t.cfg.InitFrom)
+}
+
+// initFrom starts from the weights of a model file, or of adapters with the
+// base beside them.
+func (t *Trainer) initFrom(path string) error {
+	f, whole, closeFiles, err := openWhole(path)
+	if err != nil {
+		return err
+	}
+	defer closeFiles()
+	got, err := configOf(whole)
+	if err != nil {
+		return err
+	}
+	if got != t.cfg.Model.WithDefaults() {
+		return fmt.Errorf("%s holds another model than the configuration names", path)
+	}
+	if err := loadWeights(t.params, whole, f); err != nil {
+		return err
+	}
+	return t.runner.Err()
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"tezgah/bpe"
@@ -16,15 +17,61 @@ import (
 	"tezgah/op"
 )
 
-// finishedRun trains a tiny model and returns its folder and its token file.
+// finished is the folder of the model that finishedRun hands out copies of.
+var finished = struct {
+	sync.Mutex
+	dir string // removed by TestMain
+}{}
+
+// finishedRun returns a run folder with a model that knows the grammar of
+// writeText, and the token file it was trained on.
 func finishedRun(t *testing.T) (run, data string) {
 	t.Helper()
+	finished.Lock()
+	defer finished.Unlock()
+	if finished.dir == "" {
+		dir, err := os.MkdirTemp("", "tezgah-train-test-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := tinyConfig(writeData(t, dir, 1))
+		cfg.MaxSteps = 60
+		runAll(t, filepath.Join(dir, "base"), cfg)
+		finished.dir = dir
+	}
 	dir := t.TempDir()
-	data, run = writeData(t, dir, 1), filepath.Join(dir, "base")
-	cfg := tinyConfig(data)
-	cfg.MaxSteps = 12
-	runAll(t, run, cfg)
-	return run, data
+	if err := os.CopyFS(dir, os.DirFS(finished.dir)); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "base"), filepath.Join(dir, "data1.bin")
+}
+
+// sailorData is a token file, with the same tokenizer, of a text in which only
+// one subject occurs.
+func sailorData(t *testing.T, data string) string {
+	t.Helper()
+	d, err := corpus.Open(data, corpus.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	tok, err := bpe.Parse(d.TokenizerJSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var docs [][]byte
+	for i := range 20 {
+		docs = append(docs, bytes.Repeat([]byte("a sailor mends the net. a sailor paints bread. "), 8+i%3))
+	}
+	b, err := corpus.BuildMemory(tok, docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "sailor.bin")
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // otherTokens builds a token file with a tokenizer of its own.

@@ -29,23 +29,27 @@ type DataSource struct {
 // Config is everything that decides a run. It is written into the run folder,
 // the log and every checkpoint.
 type Config struct {
-	Data           []DataSource   `json:"data"`
-	ValData        string         `json:"val_data,omitempty"`  // token file to evaluate on; empty: the tail of each source
-	ValFraction    float64        `json:"val_fraction"`        // share of the tail held out; 0: 0.05; ignored with ValData
-	Tokenizer      string         `json:"tokenizer,omitempty"` // tokenizer.json, needed only for token files that carry none
-	InitFrom       string         `json:"init_from,omitempty"` // .llm or run folder whose weights training starts from; empty: random weights
-	Preset         string         `json:"preset,omitempty"`    // for the record
-	Model          model.Config   `json:"model"`               // VocabSize 0: that of the data; all zero with InitFrom: that of the file
-	Batch          int            `json:"batch"`               // rows of one micro-step; 0: 8
-	Context        int            `json:"context"`             // tokens of a row; 0: Model.Context
-	Accum          int            `json:"accum"`               // micro-steps of a step; 0: 1
-	Schedule       optim.Schedule `json:"schedule"`            // Total 0: the number of steps; Warmup negative: a fiftieth of them
+	Data           []DataSource   `json:"data,omitempty"`       // token files; or else
+	Chats          []string       `json:"chats,omitempty"`      // conversations to fine-tune on: jsonl files, or folders of them
+	Template       string         `json:"template,omitempty"`   // of Chats; empty: the one that InitFrom was trained with, or chatml
+	ChatsHash      string         `json:"chats_hash,omitempty"` // filled in at the start; a resumed run must have the same
+	ValData        string         `json:"val_data,omitempty"`   // token file, or conversations, to evaluate on; empty: a part of the data
+	ValFraction    float64        `json:"val_fraction"`         // share of the tail, or of the conversations, held out; 0: 0.05; ignored with ValData
+	Tokenizer      string         `json:"tokenizer,omitempty"`  // tokenizer.json, for token files that carry none and for Chats without InitFrom
+	InitFrom       string         `json:"init_from,omitempty"`  // .llm or run folder whose weights training starts from; empty: random weights
+	Preset         string         `json:"preset,omitempty"`     // for the record
+	Model          model.Config   `json:"model"`                // VocabSize 0: that of the data; all zero with InitFrom: that of the file
+	Batch          int            `json:"batch"`                // rows of one micro-step; 0: 8
+	Context        int            `json:"context"`              // tokens of a row; 0: Model.Context
+	Accum          int            `json:"accum"`                // micro-steps of a step; 0: 1
+	Schedule       optim.Schedule `json:"schedule"`             // Total 0: the number of steps; Warmup negative: a fiftieth of them
 	Optim          optim.Config   `json:"optim"`
+	LoRA           model.LoRA     `json:"lora,omitzero"`      // train adapters beside the frozen weights of InitFrom; zero: all weights
 	Moments8       bool           `json:"moments8,omitempty"` // 8-bit optimizer moments
 	Precision      string         `json:"precision"`          // "f32" or "mixed" (f16 weights in the forward pass); empty: f32
 	LabelSmoothing float64        `json:"label_smoothing,omitempty"`
 	ZLoss          float64        `json:"z_loss,omitempty"`
-	DocMask        bool           `json:"doc_mask,omitempty"`  // documents in a row do not see each other
+	DocMask        bool           `json:"doc_mask,omitempty"`  // documents in a row do not see each other; always on with Chats
 	Recompute      bool           `json:"recompute,omitempty"` // activation checkpointing: less memory, a third more arithmetic
 	Seed           uint64         `json:"seed"`
 
@@ -66,9 +70,13 @@ type Config struct {
 // withDefaults fills what is left at zero, but for what depends on the data.
 func (c Config) withDefaults() Config {
 	c.Model = c.Model.WithDefaults()
+	if len(c.Chats) > 0 {
+		c.DocMask = true // conversations of a row do not see each other
+	}
 	if c.ValFraction == 0 {
 		c.ValFraction = 0.05
 	}
+	c.LoRA = c.LoRA.WithDefaults()
 	setDefault(&c.Batch, 8)
 	setDefault(&c.Context, c.Model.Context)
 	setDefault(&c.Accum, 1)
@@ -125,8 +133,14 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%s is %v, want %s", field, got, want)
 	}
 	switch {
-	case len(c.Data) == 0:
-		return fmt.Errorf("no data given, want at least one token file (tezgah data build makes one)")
+	case len(c.Data) == 0 && len(c.Chats) == 0:
+		return fmt.Errorf("no data given, want at least one token file (tezgah data build makes one), or conversations")
+	case len(c.Data) > 0 && len(c.Chats) > 0:
+		return fmt.Errorf("both token files and conversations are given, want one of them: train on the text first, then fine-tune with --init")
+	case len(c.Chats) > 0 && c.InitFrom == "" && c.Tokenizer == "":
+		return fmt.Errorf("conversations need a model to start from (--init), or a tokenizer (--tokenizer) for a new one")
+	case c.Template != "" && len(c.Chats) == 0:
+		return bad("template", c.Template, "conversations to write with it (--sft)")
 	case !(c.ValFraction > 0 && c.ValFraction < 1):
 		return bad("val-fraction", c.ValFraction, "a share between 0 and 1 such as 0.05")
 	case c.Batch < 1 || c.Batch > 1<<16:
@@ -155,6 +169,14 @@ func (c Config) Validate() error {
 	for _, d := range c.Data {
 		if !(d.Weight >= 0) || math.IsInf(d.Weight, 0) {
 			return bad("the weight of "+d.Path, d.Weight, "a positive number such as 0.7")
+		}
+	}
+	if c.LoRA.Ok() && c.InitFrom == "" {
+		return fmt.Errorf("adapters (lora) need the model that they belong to (--init): random weights are not worth freezing")
+	}
+	if c.InitFrom != "" { // then the model's sizes are known
+		if err := c.LoRA.Validate(c.Model); err != nil {
+			return err
 		}
 	}
 	return c.Optim.Validate()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tezgah/bpe"
+	"tezgah/chat"
 	"tezgah/corpus"
 )
 
@@ -38,16 +39,26 @@ type data struct {
 	tokenizer   *bpe.Tokenizer // nil when no file carries one and none was given
 	vocab       int            // ids are below it
 	byteLens    []int32        // text bytes of each id; nil without a tokenizer
-	template    string         // of conversations; empty for text
+	template    string         // of the conversations that the model knows; empty for none
 	firstCursor []int64        // of batches before anything is drawn
+	notices     []string       // what the user should know
 	files       []*corpus.Dataset
+
+	// Of conversations only.
+	chats        *ChatInfo
+	chatTemplate *chat.Template
+	hash         string // of all conversations
 }
 
 // openData opens what c trains on. base is the model that training starts
 // from, as far as it matters here.
 func openData(c Config, base baseModel) (*data, error) {
-	d := &data{}
-	if err := d.openTokens(c, base); err != nil {
+	d := &data{template: base.template}
+	read := d.openTokens
+	if len(c.Chats) > 0 {
+		read = d.openChats
+	}
+	if err := read(c, base); err != nil {
 		d.close()
 		return nil, err
 	}

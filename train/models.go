@@ -26,6 +26,19 @@ func DefaultLR(c model.Config) float64 {
 	return min(3e-3, max(2e-4, 6e-4*math.Pow(124e6/n, 0.25)))
 }
 
+// DefaultRate is the peak learning rate of a run that names none: DefaultLR of
+// its model, and a tenth of that when all weights of a finished model are
+// fine-tuned on conversations, which should keep what it knows. Adapters bear
+// about ten times the rate that suits the whole model (Schulman et al., "LoRA
+// Without Regret", 2025), so theirs is DefaultLR again.
+func DefaultRate(c Config) float64 {
+	lr := DefaultLR(c.Model)
+	if len(c.Chats) > 0 && c.InitFrom != "" && !c.LoRA.Ok() {
+		lr /= 10
+	}
+	return lr
+}
+
 // AutoModel returns the largest preset whose training fits the free memory.
 func AutoModel(c Config, lim op.Limits) (model.Config, error) {
 	if lim.FreeBytes <= 0 {
@@ -43,6 +56,11 @@ func AutoModel(c Config, lim op.Limits) (model.Config, error) {
 
 // vocabOf is the number of ids in the data of a run that has no model yet.
 func vocabOf(c Config) (int, error) {
+	if len(c.Chats) > 0 {
+		var d data
+		err := d.chatTokenizer(c, baseModel{})
+		return d.vocab, err
+	}
 	opt, err := openOptions(c, baseModel{})
 	if err != nil {
 		return 0, err
@@ -67,7 +85,7 @@ func ModelFile(path string) (file string, skipped []checkpoint.Skipped, err erro
 		return path, nil, nil
 	}
 	done := filepath.Join(path, ModelName)
-	if fi, err := os.Stat(done); err == nil && fi.Mode().IsRegular() {
+	if isFile(done) {
 		return done, nil, nil
 	}
 	c, skipped, err := checkpoint.Latest(path)
@@ -75,6 +93,11 @@ func ModelFile(path string) (file string, skipped []checkpoint.Skipped, err erro
 		return "", skipped, fmt.Errorf("%s: %w", strings.TrimRight(path, "/"), err)
 	}
 	return c.Path, skipped, nil
+}
+
+func isFile(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular()
 }
 
 // ModelOf reads the configuration of a .llm file.
@@ -97,40 +120,82 @@ func configOf(f *checkpoint.LLM) (c model.Config, err error) {
 
 // Loaded is a model on a device, with its tokenizer.
 type Loaded struct {
-	Params    *model.Params
-	Tokenizer *bpe.Tokenizer
-	Facts     json.RawMessage
+	Params       *model.Params
+	Tokenizer    *bpe.Tokenizer
+	ChatTemplate string // of the conversations it was trained on; empty for none
+	Facts        json.RawMessage
 }
 
 // LoadModel puts the weights of a .llm file on the device behind r, without
-// gradients or moments. With mirror, kernels read 16-bit weights.
+// gradients or moments. With mirror, kernels read 16-bit weights. A checkpoint
+// of adapters is merged into the base model that lies beside it.
 func LoadModel(r *op.Runner, path string, mirror bool) (*Loaded, error) {
-	f, err := checkpoint.OpenLLM(path)
+	f, whole, closeFiles, err := openWhole(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	cfg, err := configOf(f)
+	defer closeFiles()
+	cfg, err := configOf(whole)
 	if err != nil {
 		return nil, err
 	}
-	m := &Loaded{Facts: f.Header.Facts}
-	if len(f.Header.Tokenizer) == 0 {
-		return nil, fmt.Errorf("%s holds no tokenizer", path)
-	}
-	if m.Tokenizer, err = bpe.Parse(f.Header.Tokenizer); err != nil {
-		return nil, fmt.Errorf("%s: its tokenizer: %w", path, err)
-	}
-	if n := m.Tokenizer.VocabSize(); n > cfg.VocabSize {
-		return nil, fmt.Errorf("%s: the tokenizer has %d ids but the model only %d", path, n, cfg.VocabSize)
+	m := &Loaded{Facts: f.Header.Facts, ChatTemplate: f.Header.ChatTemplate}
+	if m.Tokenizer, err = tokenizerOf(whole, cfg); err != nil {
+		return nil, err
 	}
 	if m.Params, err = model.NewParams(r, cfg, model.ParamOptions{Mirror: mirror && r.Backend().Limits().F16}); err != nil {
 		return nil, err
 	}
-	if err := LoadStates(r, f, m.Params.Weights()); err != nil {
+	if err := loadWeights(m.Params, whole, f); err != nil {
 		m.Params.Close()
 		return nil, err
 	}
-	m.Params.RefreshMirror()
 	return m, r.Err()
+}
+
+// tokenizerOf reads the tokenizer of an open model file.
+func tokenizerOf(f *checkpoint.LLM, c model.Config) (*bpe.Tokenizer, error) {
+	if len(f.Header.Tokenizer) == 0 {
+		return nil, fmt.Errorf("%s holds no tokenizer", f.Name())
+	}
+	t, err := bpe.Parse(f.Header.Tokenizer)
+	if err != nil {
+		return nil, fmt.Errorf("%s: its tokenizer: %w", f.Name(), err)
+	}
+	if n := t.VocabSize(); n > c.VocabSize {
+		return nil, fmt.Errorf("%s: the tokenizer has %d ids but the model only %d", f.Name(), n, c.VocabSize)
+	}
+	return t, nil
+}
+
+// loadWeights reads the weights of p from whole, and adds the adapters in f, if
+// that is another file.
+func loadWeights(p *model.Params, whole, f *checkpoint.LLM) error {
+	if err := LoadStates(p.Runner(), whole, p.Weights()); err != nil {
+		return err
+	}
+	if f != whole {
+		if err := addAdapters(p, f); err != nil {
+			return err
+		}
+	}
+	changed(p)
+	return nil
+}
+
+// openWhole opens a model file for its weights. Where it holds adapters, whole
+// is the base model beside it, else the same file.
+func openWhole(path string) (f, whole *checkpoint.LLM, closeFiles func(), err error) {
+	if f, err = checkpoint.OpenLLM(path); err != nil {
+		return nil, nil, nil, err
+	}
+	if f.Header.LoRA == nil {
+		return f, f, func() { f.Close() }, nil
+	}
+	whole, err = checkpoint.OpenLLM(filepath.Join(filepath.Dir(path), BaseName))
+	if err != nil {
+		f.Close()
+		return nil, nil, nil, fmt.Errorf("%s holds adapters alone, and the model that they belong to should be beside it: %w", path, err)
+	}
+	return f, whole, func() { f.Close(); whole.Close() }, nil
 }

@@ -244,7 +244,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if finished.dir != "" {
+		os.RemoveAll(finished.dir)
+	}
+	os.Exit(code)
 }
 
 func trainProcess(dir string) error {

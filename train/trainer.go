@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"tezgah/checkpoint"
@@ -43,10 +44,12 @@ type Info struct {
 	Config      Config
 	Device      string
 	Params      int
+	Trained     int        // parameters that training changes: fewer with adapters
 	Plan        model.Plan // memory, by label
 	TrainTokens int64      // tokens to draw from
 	ValTokens   int64
-	FirstStep   int64 // steps already done
+	Chats       *ChatInfo // nil for token files; then the two above count positions
+	FirstStep   int64     // steps already done
 	LastStep    int64
 }
 
@@ -192,7 +195,10 @@ func (t *Trainer) openData() error {
 	if t.data, err = openData(t.cfg, base); err != nil {
 		return err
 	}
-	if err := t.settleModel(base); err != nil {
+	for _, s := range t.data.notices {
+		t.notice(s)
+	}
+	if err := t.settleModel(); err != nil {
 		return err
 	}
 	perStep := t.cfg.tokensPerStep()
@@ -207,15 +213,24 @@ func (t *Trainer) openData() error {
 	return nil
 }
 
-// settleModel makes the model's vocabulary that of the data.
-func (t *Trainer) settleModel(base baseModel) error {
-	m := &t.cfg.Model
+// settleModel makes the model's vocabulary that of the data. Only the tokens
+// of a chat template may make it grow.
+func (t *Trainer) settleModel() error {
+	m, d := &t.cfg.Model, t.data
 	if m.VocabSize == 0 {
-		m.VocabSize = t.data.vocab
+		m.VocabSize = d.vocab
 	}
-	if m.VocabSize < t.data.vocab {
+	if d.chats != nil {
+		t.cfg.Template, t.cfg.ChatsHash = d.template, d.hash
+		if len(d.chats.Added) > 0 && t.cfg.InitFrom != "" {
+			t.notice(fmt.Sprintf("the tokenizer gets %s for the chat template %s: %d ids, the model has %d",
+				strings.Join(d.chats.Added, ", "), d.template, d.vocab, m.VocabSize))
+		}
+		m.VocabSize = max(m.VocabSize, d.vocab)
+	}
+	if m.VocabSize < d.vocab {
 		return fmt.Errorf("the data has ids up to %d but the model has a vocabulary of %d: use the token files that the model was made for",
-			t.data.vocab-1, m.VocabSize)
+			d.vocab-1, m.VocabSize)
 	}
 	return m.Validate()
 }
@@ -235,7 +250,7 @@ func (t *Trainer) graphOptions() model.TrainOptions {
 func (t *Trainer) paramOptions(lim op.Limits) model.ParamOptions {
 	return model.ParamOptions{
 		Grads: true, Moments: !t.cfg.Moments8, Moments8: t.cfg.Moments8,
-		Mirror: t.cfg.Precision == "mixed" && lim.F16,
+		Mirror: t.cfg.Precision == "mixed" && lim.F16, LoRA: t.cfg.LoRA,
 	}
 }
 
@@ -316,8 +331,8 @@ func (t *Trainer) closeDevice() {
 func (t *Trainer) Info() (Info, error) {
 	plan, err := t.plan()
 	info := Info{
-		Config: t.cfg, Device: t.backend.Device(), Params: t.cfg.Model.NumParams(), Plan: plan,
-		TrainTokens: t.data.passTokens, ValTokens: t.data.heldTokens, FirstStep: t.state.Step, LastStep: t.cfg.MaxSteps,
+		Config: t.cfg, Device: t.backend.Device(), Params: t.cfg.Model.NumParams(), Trained: t.params.Trainable().NumParams(), Plan: plan,
+		TrainTokens: t.data.passTokens, ValTokens: t.data.heldTokens, Chats: t.data.chats, FirstStep: t.state.Step, LastStep: t.cfg.MaxSteps,
 	}
 	return info, err
 }

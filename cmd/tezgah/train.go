@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"tezgah/chat"
 	"tezgah/internal/nearest"
 	"tezgah/model"
 	"tezgah/optim"
@@ -23,6 +24,7 @@ type trainFlags struct {
 	deviceFlags
 	cfg    train.Config
 	data   []string
+	lora   string
 	resume string
 	out    string
 	json   bool
@@ -32,11 +34,26 @@ type trainFlags struct {
 	tensorBoard bool
 }
 
+const trainAbout = `Train a model, fine-tune one on conversations, or go on with a run:
+
+  tezgah train --data data.bin --preset mini --out run         from random weights
+  tezgah train --data more.bin --init run --out run2           go on with a model on other text
+  tezgah train --sft chats.jsonl --init run --out chat         learn the assistant's answers
+  tezgah train --sft chats.jsonl --init run --lora r=16 --out chat   the same with small adapters
+  tezgah train --resume run                                    go on after an interruption, to the bit
+
+--data takes token files that were made with the model's tokenizer. --sft takes
+{"messages": [{"role": "user", "content": …}, …]} lines; the loss counts the
+assistant's words alone, and what the tokenizer lacks for the chat template is
+added. The run folder holds log.jsonl, TensorBoard event files, checkpoints and
+at the end model.llm.`
+
 func newTrain() *cobra.Command {
 	f := trainFlags{cfg: train.Config{Optim: optim.Defaults()}}
 	cmd := &cobra.Command{
-		Use:   "train --data F.bin --preset P --out RUN | train --resume RUN",
-		Short: "Train a model, or go on with a run",
+		Use:   "train --data F.bin | --sft CHATS.jsonl --init F.llm | --resume RUN",
+		Short: "Train a model, fine-tune one on conversations, or go on with a run",
+		Long:  trainAbout,
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd) },
 	}
@@ -48,12 +65,15 @@ func (f *trainFlags) register(cmd *cobra.Command) {
 	f.deviceFlags.register(cmd)
 	c, fl := &f.cfg, cmd.Flags()
 	fl.StringArrayVar(&f.data, "data", nil, "token file, with an optional weight: F.bin or F.bin:0.7 (repeatable)")
+	fl.StringArrayVar(&c.Chats, "sft", nil, "conversations to fine-tune on: a jsonl file or a folder (repeatable)")
+	fl.StringVar(&c.Template, "template", "", "chat template for --sft: "+strings.Join(chat.Names(), " or ")+" (default: the model's own, else "+chat.Default+")")
+	fl.StringVar(&f.lora, "lora", "", "train adapters beside frozen weights: r=16,alpha=32,targets=all (or attn, ffn, or some of q,k,v,o,gate,up,down)")
 	fl.StringVar(&f.out, "out", "", "run folder to make")
 	fl.StringVar(&f.resume, "resume", "", "run folder to go on with")
 	fl.StringVar(&c.InitFrom, "init", "", "start from the weights of this .llm or run folder")
-	fl.StringVar(&c.ValData, "val-data", "", "token file to evaluate on (default: the tail of the data)")
-	fl.Float64Var(&c.ValFraction, "val-fraction", 0.05, "share of the tail held out")
-	fl.StringVar(&c.Tokenizer, "tokenizer", "", "tokenizer.json, for token files that carry none")
+	fl.StringVar(&c.ValData, "val-data", "", "token file, or conversations, to evaluate on (default: a part of the data)")
+	fl.Float64Var(&c.ValFraction, "val-fraction", 0.05, "share held out: of the tail, or of the conversations")
+	fl.StringVar(&c.Tokenizer, "tokenizer", "", "tokenizer.json, for token files that carry none and for --sft without --init")
 	fl.BoolVar(&f.json, "json", false, "print the run log's lines on standard output")
 	fl.BoolVar(&f.tensorBoard, "tensorboard", true, "write TensorBoard event files into the run folder")
 
@@ -69,9 +89,9 @@ func (f *trainFlags) register(cmd *cobra.Command) {
 	fl.Float64Var(&c.Model.RopeTheta, "rope-theta", 0, "base of the rotary angles (0: 10000)")
 
 	fl.IntVar(&c.Batch, "batch", 0, "rows of a micro-step (0: 8)")
-	fl.IntVar(&c.Context, "context", 0, "tokens of a row (0: the preset's)")
+	fl.IntVar(&c.Context, "context", 0, "tokens of a row (0: the model's)")
 	fl.IntVar(&c.Accum, "accum", 1, "micro-steps of a step")
-	fl.Float64Var(&c.Schedule.LR, "lr", 0, "peak learning rate (0: by the model's size)")
+	fl.Float64Var(&c.Schedule.LR, "lr", 0, "peak learning rate (0: by the model's size; a tenth of that for --sft without --lora)")
 	fl.Float64Var(&f.minLR, "min-lr", -1, "last learning rate (negative: a tenth of --lr)")
 	fl.StringVar(&c.Schedule.Kind, "schedule", "cosine", "constant, cosine, linear or wsd")
 	fl.IntVar(&c.Schedule.Warmup, "warmup", -1, "warm-up steps (negative: a fiftieth of the run)")
@@ -90,7 +110,8 @@ func (f *trainFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&c.Recompute, "recompute", false, "keep less for the backward pass and compute it again")
 	fl.Uint64Var(&c.Seed, "seed", 0, "decides weights and order of the data")
 
-	fl.Int64Var(&c.MaxSteps, "max-steps", 0, "steps of the run (0: one pass over the data)")
+	fl.Float64Var(&c.Epochs, "epochs", 1, "passes over the data, where --max-steps and --max-tokens do not say how long")
+	fl.Int64Var(&c.MaxSteps, "max-steps", 0, "steps of the run (0: by --epochs)")
 	fl.Int64Var(&c.MaxTokens, "max-tokens", 0, "tokens of the run, rounded up to steps")
 	fl.DurationVar(&c.MaxTime, "max-time", 0, "stop after so much training time, such as 90m")
 	fl.Float64Var(&c.TargetLoss, "target-loss", 0, "stop when the validation loss is at most this")
@@ -100,19 +121,45 @@ func (f *trainFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&c.Keep, "keep", 3, "checkpoints to keep (negative: all)")
 }
 
+// checkRun refuses flags that do not make one run.
+func (f *trainFlags) checkRun(fl *pflag.FlagSet) error {
+	sft := len(f.cfg.Chats) > 0
+	switch {
+	case !sft && len(f.data) == 0:
+		return usagef("train: give --data F.bin (tezgah data build makes one), --sft CHATS.jsonl, or --resume RUN")
+	case sft && len(f.data) > 0:
+		return usagef("--sft and --data exclude each other: train on the text first, then fine-tune what came out with --init")
+	case sft && f.cfg.InitFrom == "" && f.cfg.Tokenizer == "":
+		return usagef("--sft: give --init RUN|F.llm, the model to fine-tune; or --tokenizer F.json and a --preset for a new one")
+	case sft && f.cfg.InitFrom != "" && f.cfg.Tokenizer != "":
+		return usagef("--tokenizer cannot go with --sft and --init: the model brings its own")
+	case !sft && fl.Changed("template"):
+		return usagef("--template is for --sft: token files hold no conversations")
+	case f.lora != "" && f.cfg.InitFrom == "":
+		return usagef("--lora: give --init RUN|F.llm, the model that the adapters belong to")
+	case fl.Changed("epochs") && (fl.Changed("max-steps") || fl.Changed("max-tokens")):
+		return usagef("--epochs says the same as --max-steps and --max-tokens: give one")
+	case f.out == "":
+		return usagef("train: give --out RUN, a folder for checkpoints, log and model")
+	}
+	if f.cfg.Template != "" {
+		return checkWord("template", f.cfg.Template, chat.Names())
+	}
+	return nil
+}
+
 func (f *trainFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	switch {
-	case f.resume != "" && f.out != "":
-		return usagef("--resume and --out exclude each other: a resumed run stays in its folder")
-	case f.resume != "":
+	if f.resume != "" {
+		if f.out != "" {
+			return usagef("--resume and --out exclude each other: a resumed run stays in its folder")
+		}
 		return f.goOn(cmd)
-	case len(f.data) == 0:
-		return usagef("train: give --data F.bin (tezgah data build makes one), or --resume RUN")
-	case f.out == "":
-		return usagef("train: give --out RUN, a folder for checkpoints, log and model")
+	}
+	if err := f.checkRun(cmd.Flags()); err != nil {
+		return err
 	}
 	cfg, err := f.config(cmd.Flags())
 	if err != nil {
@@ -207,7 +254,7 @@ func (f *trainFlags) config(fl *pflag.FlagSet) (train.Config, error) {
 // withRates fills the learning rates that were left to the model's size.
 func (f *trainFlags) withRates(c train.Config) train.Config {
 	if c.Schedule.LR == 0 {
-		c.Schedule.LR = train.DefaultLR(c.Model)
+		c.Schedule.LR = train.DefaultRate(c)
 	}
 	if c.Schedule.MinLR = f.minLR; f.minLR < 0 {
 		c.Schedule.MinLR = c.Schedule.LR / 10
@@ -348,13 +395,23 @@ func describeRun(i train.Info) string {
 	s := fmt.Sprintf("model      %s parameters: V %d, C %d, L %d, H %d, KVH %d, D %d, F %d, context %d\n", count(i.Params),
 		m.VocabSize, m.DModel, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.FFN, i.Config.Context)
 	s += fmt.Sprintf("device     %s, %s\n", i.Device, i.Config.Precision)
-	perStep := int64(i.Config.Batch) * int64(i.Config.Context) * int64(i.Config.Accum)
-	s += fmt.Sprintf("data       %s tokens to train on, %s held out; %s tokens a step, %s steps (%.2f passes)", count(i.TrainTokens),
-		count(i.ValTokens), count(perStep), count(i.LastStep), float64(perStep*i.LastStep)/float64(i.TrainTokens))
+	s += describeData(i)
 	if i.FirstStep > 0 {
 		s += fmt.Sprintf("\nresumed    at step %s", count(i.FirstStep))
 	}
 	return s
+}
+
+// describeData is one line about what a run trains on.
+func describeData(i train.Info) string {
+	perStep := int64(i.Config.Batch) * int64(i.Config.Context) * int64(i.Config.Accum)
+	passes := float64(perStep*i.LastStep) / float64(i.TrainTokens)
+	if c := i.Chats; c != nil {
+		return fmt.Sprintf("chats      %s conversations (%s), %s tokens to learn, in %s rows; %s conversations held out; %s steps (%.2f passes)",
+			count(c.Train.Conversations), c.Template, count(c.Train.Targets), count(c.Train.Rows), count(c.Held.Conversations), count(i.LastStep), passes)
+	}
+	return fmt.Sprintf("data       %s tokens to train on, %s held out; %s tokens a step, %s steps (%.2f passes)", count(i.TrainTokens),
+		count(i.ValTokens), count(perStep), count(i.LastStep), passes)
 }
 
 // train runs t and prints how it ended.

@@ -1,0 +1,26 @@
+package train
+
+import (
+	"tezgah/model"
+	"tezgah/op"
+)
+
+// Settle fills in every default of a run whose data has passTokens tokens in
+// one pass, as New does: batch, steps, warm-up, the distances of evaluations
+// and checkpoints. The model's vocabulary must be set.
+func (c Config) Settle(passTokens int64) Config {
+	c = c.withDefaults()
+	return c.withSteps(c.steps(passTokens))
+}
+
+// PredictMemory says what the run will allocate on a device with these limits,
+// without allocating it. An error means that it would fail, and says why.
+func (c Config) PredictMemory(lim op.Limits) (model.Plan, error) {
+	t := Trainer{cfg: c.withDefaults()}
+	return model.PredictMemory(t.cfg.Model, t.paramOptions(lim), t.graphOptions(), lim)
+}
+
+// SaveModel writes the weights as they are now as the run's model.llm, as a run
+// that has reached its end does by itself, and returns the file's path. It must
+// not be called while Run runs.
+func (t *Trainer) SaveModel() (string, error) { return t.saveModel() }
