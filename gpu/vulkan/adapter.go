@@ -55,6 +55,7 @@ type Adapter struct {
 	BF16       bool          // bfloat16 in matrix products
 	Subgroups  bool          // arithmetic across a subgroup in compute kernels
 	Matrix     []MatrixShape // what the matrix units multiply, float32 accumulation only
+	Matrix2    bool          // VK_NV_cooperative_matrix2: matrices of a whole workgroup, loaded through tensor layouts
 	Timestamps bool
 
 	inst     *instance
@@ -108,11 +109,12 @@ type features struct {
 	v12    vk.PhysicalDeviceVulkan12Features
 	v13    vk.PhysicalDeviceVulkan13Features
 	matrix vk.PhysicalDeviceCooperativeMatrixFeaturesKHR
+	mat2   vk.PhysicalDeviceCooperativeMatrix2FeaturesNV
 	bf16   vk.PhysicalDeviceShaderBfloat16FeaturesKHR
 }
 
 // chain links the structs, with those of extensions only where they are there.
-func (f *features) chain(matrix, bf16 bool) {
+func (f *features) chain(matrix, matrix2, bf16 bool) {
 	f.core.SType, f.core.PNext = vk.StructureTypePhysicalDeviceFeatures2, next(&f.v11)
 	f.v11.SType, f.v11.PNext = typeFeatures11, next(&f.v12)
 	f.v12.SType, f.v12.PNext = typeFeatures12, next(&f.v13)
@@ -123,15 +125,37 @@ func (f *features) chain(matrix, bf16 bool) {
 	if matrix {
 		*last, last = next(&f.matrix), &f.matrix.PNext
 	}
+	if matrix2 {
+		f.mat2.SType = vk.StructureTypePhysicalDeviceCooperativeMatrix2FeaturesNv
+		*last, last = next(&f.mat2), &f.mat2.PNext
+	}
 	if bf16 {
 		*last = next(&f.bf16)
 	}
+}
+
+// wanted are the features of workgroup matrices that kernels use.
+func (f *features) wanted() []*vk.Bool32 {
+	m := &f.mat2
+	return []*vk.Bool32{&m.CooperativeMatrixWorkgroupScope, &m.CooperativeMatrixFlexibleDimensions, &m.CooperativeMatrixReductions,
+		&m.CooperativeMatrixConversions, &m.CooperativeMatrixPerElementOperations, &m.CooperativeMatrixTensorAddressing,
+		&m.CooperativeMatrixBlockLoads}
+}
+
+func (f *features) hasMatrix2() bool {
+	for _, b := range f.wanted() {
+		if *b == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func next[T any](p *T) *uintptr { return (*uintptr)(unsafe.Pointer(p)) }
 
 const (
 	extMatrix = "VK_KHR_cooperative_matrix"
+	extMat2   = "VK_NV_cooperative_matrix2"
 	extBF16   = "VK_KHR_shader_bfloat16"
 	extBudget = "VK_EXT_memory_budget"
 )
@@ -148,7 +172,7 @@ func (i *instance) adapter(d vk.PhysicalDevice) (a Adapter, err error) {
 	}
 	ext := i.extensions(d)
 	var f features
-	f.chain(ext[extMatrix], ext[extBF16])
+	f.chain(ext[extMatrix], ext[extMat2], ext[extBF16])
 	i.cmds.GetPhysicalDeviceFeatures2(d, &f.core)
 	p := i.properties(d)
 	a.Kind = kind(p.core.Properties.DeviceType)
@@ -163,6 +187,7 @@ func (i *instance) adapter(d vk.PhysicalDevice) (a Adapter, err error) {
 	}
 	if ext[extMatrix] && f.matrix.CooperativeMatrix != 0 && a.F16 && f.v12.VulkanMemoryModel != 0 {
 		a.BF16 = ext[extBF16] && f.bf16.ShaderBFloat16Type != 0 && f.bf16.ShaderBFloat16CooperativeMatrix != 0
+		a.Matrix2 = ext[extMat2] && f.hasMatrix2()
 		a.Matrix = shapes(i.matrixShapes(d), a.BF16)
 	}
 	return a, nil

@@ -33,15 +33,12 @@ type Device struct {
 type Options struct {
 	// CacheFile keeps compiled pipelines between starts; "" keeps none.
 	CacheFile string
-	// Unchecked leaves out the driver's bounds checks of buffer accesses. Only
-	// for kernels that never read or write outside their bindings.
-	Unchecked bool
 }
 
 // Open opens an adapter with exactly the features that its fields announce.
 func Open(a Adapter, o Options) (*Device, error) {
 	d := &Device{a: a, cmds: a.inst.cmds}
-	if err := d.create(o); err != nil {
+	if err := d.create(); err != nil {
 		return nil, err
 	}
 	if err := d.cmds.LoadDevice(d.handle); err != nil {
@@ -53,18 +50,18 @@ func Open(a Adapter, o Options) (*Device, error) {
 	return d, nil
 }
 
-func (d *Device) create(o Options) error {
+func (d *Device) create() error {
 	a := &d.a
 	var f features
 	var names []string
 	matrix := len(a.Matrix) > 0
-	f.chain(matrix, a.BF16)
+	f.chain(matrix, a.Matrix2, a.BF16)
 	enable := func(on bool, b *vk.Bool32) {
 		if on {
 			*b = 1
 		}
 	}
-	enable(!o.Unchecked, &f.core.Features.RobustBufferAccess)
+	enable(true, &f.core.Features.RobustBufferAccess) // costs nothing measurable, and kernels stay inside their bindings
 	enable(a.F16, &f.v11.StorageBuffer16BitAccess)
 	enable(a.F16, &f.v11.UniformAndStorageBuffer16BitAccess) // the WGSL compiler declares it
 	enable(a.F16, &f.v12.ShaderFloat16)
@@ -75,6 +72,12 @@ func (d *Device) create(o Options) error {
 		enable(true, &f.v12.VulkanMemoryModel)
 		enable(true, &f.matrix.CooperativeMatrix)
 		names = append(names, extMatrix)
+	}
+	if a.Matrix2 {
+		for _, b := range f.wanted() {
+			enable(true, b)
+		}
+		names = append(names, extMat2)
 	}
 	if a.BF16 {
 		enable(true, &f.bf16.ShaderBFloat16Type)
