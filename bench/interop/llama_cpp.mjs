@@ -1,19 +1,140 @@
-// Generates greedily with llama.cpp, for comparison with `tezgah generate
-// --temperature 0 --ignore-end`. Prints ids of the prompt and of the answer.
+// Exports models as GGUF, reads them with llama.cpp and with another reader of the format, and compares.
 //
-//   npm install --ignore-scripts node-llama-cpp@3.22.1
-//   node llama_cpp.mjs MODEL.gguf "PROMPT" TOKENS
-import {getLlama} from "node-llama-cpp";
+//   npm install --ignore-scripts node-llama-cpp@3.22.1 @huggingface/gguf@0.4.6      (beside this file or above it)
+//   node llama_cpp.mjs TEZGAH TEXT F.llm…
+//
+// For every model, with f32, f16 and q8_0:
+//   ids         of TEXT, with special tokens recognised and taken as text, are ours
+//   greedy      200 tokens after each of four prompts are ours: those of the .llm for f32, and for f16 those of the .llm
+//               with its weights rounded (an f16 export to a Hugging Face folder, imported again)
+//   perplexity  over TEXT's first 1024 tokens in windows of the context; q8_0 may differ from f32 by 0.5 %
+//   reader      @huggingface/gguf finds as many tensors, their types, and the keys of a model with a chat template
+// A pattern that llama.cpp does not know must be refused, and be written with --force.
+// Prints one JSON line for each model and one for all; exits 1 when something differs.
+import {execFileSync, spawnSync} from "node:child_process";
+import {createRequire} from "node:module";
+import {mkdtempSync, readFileSync, rmSync, statSync} from "node:fs";
+import {tmpdir} from "node:os";
+import {basename, join} from "node:path";
+import {pathToFileURL} from "node:url";
 
-const [, , file, prompt, count] = process.argv;
+// The packages are looked for where the command is run, so that they need not lie in this repository.
+const require = createRequire(join(process.cwd(), "x.js"));
+const load = async (name, file) => import(pathToFileURL(join(process.cwd(), "node_modules", name, file)));
+const {getLlama} = await load("node-llama-cpp", "dist/index.js");
+const {gguf} = await import(pathToFileURL(require.resolve("@huggingface/gguf")));
+
+const [, , tezgah, path, ...models] = process.argv;
+const NEW = 200, ROWS = 1024;
+const PROMPTS = ["// Search uses", "Ayşe'nin gemisi", "func (h *IntHeap) Push(x any) {\n", "The 12345 elements, naïvely,"];
+const run = (...args) => execFileSync(tezgah, args, {encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "ignore"]});
+const text = readFileSync(path, "utf8");
 const llama = await getLlama({gpu: false, build: "never", logLevel: "error", maxThreads: 1});
-const model = await llama.loadModel({modelPath: file, gpuLayers: 0});
-const context = await model.createContext({contextSize: 256, threads: 1});
-const ids = model.tokenize(prompt, false);
-const out = [];
-for await (const token of context.getSequence().evaluate(ids, {temperature: 0, yieldEogToken: true})) {
-  out.push(token);
-  if (out.length >= Number(count)) break;
+
+const equalUpTo = (a, b) => {
+  let i = 0;
+  while (i < a.length && i < b.length && a[i] === b[i]) i++;
+  return [i, Math.max(a.length, b.length)];
+};
+const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
+
+/** The first ids that llama.cpp continues a prompt with. */
+async function greedy(model, T, prompt) {
+  const context = await model.createContext({contextSize: T, batchSize: T, threads: 1});
+  const ids = model.tokenize(prompt, true);
+  const out = [];
+  for await (const token of context.getSequence().evaluate(ids, {temperature: 0, yieldEogToken: true})) {
+    out.push(token);
+    if (out.length >= Math.min(NEW, T - ids.length)) break;
+  }
+  await context.dispose();
+  return out;
 }
-console.log(JSON.stringify({ids, out, text: model.detokenize(out)}));
-process.exit(0);
+
+/** Perplexity of ids in windows of T, each token given those before it in its window. */
+async function perplexity(model, T, ids) {
+  let nats = 0, count = 0;
+  for (let at = 0; at + 1 < Math.min(ids.length, ROWS); at += T) {
+    const window = ids.slice(at, at + T);
+    const context = await model.createContext({contextSize: T, batchSize: T, threads: 1});
+    const rows = await context.getSequence().controlledEvaluate(window.map((id) => [id, {generateNext: {logits: true}}]));
+    for (let i = 0; i + 1 < window.length; i++) {
+      const logits = rows[i].next.logits;
+      let max = -Infinity, sum = 0;
+      for (const x of logits.values()) max = Math.max(max, x);
+      for (const x of logits.values()) sum += Math.exp(x - max);
+      nats += Math.log(sum) + max - logits.get(window[i + 1]);
+      count++;
+    }
+    await context.dispose();
+  }
+  return Math.exp(nats / count);
+}
+
+/** What a reader that is neither ours nor llama.cpp's finds. */
+async function otherReader(file) {
+  const {metadata, tensorInfos} = await gguf(file, {allowLocalFile: true});
+  const types = {};
+  for (const t of tensorInfos) types[t.dtype] = (types[t.dtype] ?? 0) + 1;
+  return {tensors: tensorInfos.length, types, architecture: metadata["general.architecture"], pre: metadata["tokenizer.ggml.pre"],
+    eot: metadata["tokenizer.ggml.eot_token_id"] ?? null, chat_template: metadata["tokenizer.chat_template"]?.length ?? 0};
+}
+
+async function checkType(r, llm, type, ours, temp) {
+  const file = join(temp, type + ".gguf");
+  run("export", "--to", "gguf", "--type", type, ...(r.forced ? ["--force"] : []), llm, file);
+  const model = await llama.loadModel({modelPath: file, gpuLayers: 0});
+  const T = model.trainContextSize;
+  const plain = model.tokenize(text, false), special = model.tokenize(text, true);
+  const wantPlain = JSON.parse(run("tokenizer", "encode", "--json", "--tokenizer", llm, path));
+  const wantSpecial = JSON.parse(run("tokenizer", "encode", "--specials", "--json", "--tokenizer", llm, path));
+  const t = {bytes: statSync(file).size, ids_equal: same(plain, wantPlain), special_ids_equal: same(special, wantSpecial), greedy_equal_of: []};
+  for (const prompt of PROMPTS) {
+    const n = Math.min(NEW, T - model.tokenize(prompt, true).length);
+    const want = JSON.parse(run("generate", ours, "--prompt", prompt, "--temperature", "0", "--max-tokens", String(n), "--ignore-end", "--device", "cpu", "--json")).tokens;
+    t.greedy_equal_of.push(equalUpTo(await greedy(model, T, prompt), want));
+  }
+  t.perplexity = await perplexity(model, T, special);
+  t.reader = await otherReader(file);
+  t.llama_cpp = {chat_template: model.fileInfo.metadata.tokenizer?.chat_template?.length ?? 0, eos: model.tokens.eos, eot: model.tokens.eot};
+  await model.dispose();
+  return t;
+}
+
+async function check(llm) {
+  const temp = mkdtempSync(join(tmpdir(), "gguf-"));
+  const r = {model: basename(llm), forced: false};
+  try {
+    const refused = spawnSync(tezgah, ["export", "--to", "gguf", llm, join(temp, "x.gguf")], {encoding: "utf8"});
+    if (refused.status !== 0) {
+      if (!/pattern "turkish"/.test(refused.stderr)) throw new Error(refused.stderr);
+      r.forced = true;
+      r.refused = refused.stderr.trim();
+    }
+    const rounded = join(temp, "f16.llm");
+    run("export", "--to", "hf", "--type", "f16", llm, join(temp, "hf"));
+    run("import", "--out", rounded, join(temp, "hf"));
+    for (const type of ["f32", "f16", "q8_0"]) r[type] = await checkType(r, llm, type, type === "f16" ? rounded : llm, temp);
+    r.f16_perplexity_ratio = r.f16.perplexity / r.f32.perplexity - 1;
+    r.q8_0_perplexity_ratio = r.q8_0.perplexity / r.f32.perplexity - 1;
+    const all = (t) => t.greedy_equal_of.every(([a, b]) => a === b);
+    const ids = [r.f32, r.f16, r.q8_0].every((t) => t.ids_equal && t.special_ids_equal);
+    r.ok = (ids || r.forced) && all(r.f32) && all(r.f16) && Math.abs(r.q8_0_perplexity_ratio) < 0.005;
+  } catch (e) {
+    Object.assign(r, {ok: false, error: String(e?.stderr || e).slice(0, 2000)});
+  } finally {
+    rmSync(temp, {recursive: true});
+  }
+  return r;
+}
+
+const results = [];
+for (const llm of models) {
+  results.push(await check(llm));
+  console.log(JSON.stringify(results.at(-1)));
+}
+const version = (name) => JSON.parse(readFileSync(join(process.cwd(), "node_modules", name, "package.json"))).version;
+const ok = results.filter((r) => r.ok).length;
+console.log(JSON.stringify({what: "llama_cpp.mjs", node_llama_cpp: version("node-llama-cpp"), llama_cpp: llama.llamaCppRelease, "@huggingface/gguf": version("@huggingface/gguf"), models: results.length, ok,
+  worst_q8_0_ratio: Math.max(...results.map((r) => Math.abs(r.q8_0_perplexity_ratio ?? NaN)))}));
+process.exit(ok === results.length && ok > 0 ? 0 : 1);

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tezgah/bpe"
+	"tezgah/chat"
 	"tezgah/checkpoint"
 	"tezgah/tensor"
 )
@@ -39,7 +40,7 @@ func newExport() *cobra.Command {
 	fl.StringVar(&f.to, "to", "hf", "hf, gguf or peft")
 	fl.StringVar(&f.typ, "type", "f32", "hf, peft: f32, f16, bf16; gguf: f32, f16, q8_0")
 	fl.Var(&f.shardSize, "shard-size", "hf, peft: most weights in one file, such as 2GB (default 5GB)")
-	fl.StringVar(&f.template, "template", "", "chat template to name in the export: "+strings.Join(chatNames(), ", ")+" (default: the one that the model was trained with)")
+	fl.StringVar(&f.template, "template", "", "chat template to name in the export: "+strings.Join(chat.Names(), ", ")+" (default: the one that the model was trained with)")
 	fl.StringVar(&f.base, "base", "", "peft: folder or hub name of the base model (default: OUT/base, which is then written too)")
 	fl.BoolVar(&f.force, "force", false, "gguf: write a pattern that llama.cpp does not know as the nearest that it does")
 	return cmd
@@ -54,7 +55,7 @@ func (f *exportFlags) check() error {
 		return err
 	}
 	if f.template != "" {
-		if err := checkWord("template", f.template, chatNames()); err != nil {
+		if err := checkWord("template", f.template, chat.Names()); err != nil {
 			return err
 		}
 	}
@@ -168,11 +169,11 @@ func (f *exportFlags) chatFormat(name string) (*checkpoint.ChatFormat, error) {
 	if name == "" {
 		return nil, nil
 	}
-	t, ok := chatFormats[name]
-	if !ok {
-		return nil, fmt.Errorf("the model's chat template %q is unknown; name another with --template", name)
+	t, err := chat.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w; name another with --template", err)
 	}
-	return &t, nil
+	return &checkpoint.ChatFormat{Jinja: t.Jinja(), End: t.EndText()}, nil
 }
 
 // baseName is the base model in the folder of a run that trains adapters.

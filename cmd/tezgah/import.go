@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tezgah/bpe"
+	"tezgah/chat"
 	"tezgah/checkpoint"
 	"tezgah/model"
 )
@@ -34,14 +35,14 @@ func newImport() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.out, "out", "", "model file to write")
-	cmd.Flags().StringVar(&f.template, "template", "", "chat template of the model: "+strings.Join(chatNames(), ", ")+" (default: as its tokenizer_config.json has it)")
+	cmd.Flags().StringVar(&f.template, "template", "", "chat template of the model: "+strings.Join(chat.Names(), ", ")+" (default: as its tokenizer_config.json has it)")
 	return cmd
 }
 
 // run converts a Hugging Face folder into a .llm file.
 func (f *importFlags) run(path string) error {
 	if f.template != "" {
-		if err := checkWord("template", f.template, chatNames()); err != nil {
+		if err := checkWord("template", f.template, chat.Names()); err != nil {
 			return err
 		}
 	}
@@ -130,9 +131,9 @@ func (f *importFlags) chatTemplate(m *checkpoint.HFModel) string {
 	if f.template != "" || m.ChatJinja == "" {
 		return f.template
 	}
-	name := detectChat(m.ChatJinja)
-	if name == "" {
-		m.Notes = append(m.Notes, "its chat template is not one of "+strings.Join(chatNames(), ", ")+": imported without; name one with --template")
+	name, ok := chat.Detect(m.ChatJinja)
+	if !ok {
+		m.Notes = append(m.Notes, "its chat template is not one of "+strings.Join(chat.Names(), ", ")+": imported without; name one with --template")
 		return ""
 	}
 	return name
