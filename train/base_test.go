@@ -300,3 +300,17 @@ func TestTextBytes(t *testing.T) {
 		}
 	}
 }
+
+// copyFile copies a file into a folder of its own.
+func copyFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), filepath.Base(path))
+	if err := os.WriteFile(to, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
