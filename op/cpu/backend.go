@@ -27,6 +27,7 @@ import (
 type Options struct {
 	Threads int    // number of threads; 0 means all that Go may use (GOMAXPROCS)
 	Level   string // "avx512", "avx2" or "portable"; "" means $TEZGAH_CPU, or else the fastest
+	Between func() // with one thread, called between the pieces of an operation, for a program that has no other; may be nil
 }
 
 // maxThreads guards against a mistyped number.
@@ -71,6 +72,7 @@ func New(o Options) (*Backend, error) {
 		return nil, fmt.Errorf("cpu: %d threads, want 1 to %d, or 0 for all", o.Threads, maxThreads)
 	}
 	pool := kern.NewPool(o.Threads)
+	pool.Between = o.Between
 	b := &Backend{k: k, pool: pool, engine: kern.NewEngine(k, pool), workers: make([]worker, pool.Threads())}
 	b.memory.limit = availableBytes()
 	b.tasks.b = b

@@ -27,6 +27,8 @@ func (t *funcTask) Do(worker, i int) { t.f(worker, i) }
 // others wait, spinning briefly and then parked. Calls from several goroutines take turns. A task
 // must not call Run or RunTask of the pool it runs on.
 type Pool struct {
+	Between func() // called between items when the pool has one thread; may be nil. Set it before the first Run
+
 	mu      sync.Mutex
 	workers []poolWorker
 	task    Task
@@ -106,9 +108,7 @@ func (p *Pool) run(n int, t Task) {
 		panic("kern: Pool.Run after Close")
 	}
 	if n <= 1 || len(p.workers) == 1 {
-		for i := 0; i < n; i++ {
-			t.Do(0, i)
-		}
+		p.alone(n, t)
 		return
 	}
 	p.task, p.n = t, int64(n)
@@ -118,6 +118,16 @@ func (p *Pool) run(n int, t Task) {
 	p.drain(0)
 	p.join()
 	p.task = nil
+}
+
+// alone does every item on the caller's thread.
+func (p *Pool) alone(n int, t Task) {
+	for i := 0; i < n; i++ {
+		t.Do(0, i)
+		if p.Between != nil && len(p.workers) == 1 {
+			p.Between()
+		}
+	}
 }
 
 // release starts the job (or the shutdown) that the fields describe.

@@ -116,3 +116,24 @@ func TestPoolManyJobs(t *testing.T) {
 		}
 	}
 }
+
+// TestPoolBetween: with one thread the hook runs after every item, with more it
+// does not, since another thread would then do the rest.
+func TestPoolBetween(t *testing.T) {
+	for _, threads := range []int{1, 2} {
+		p := NewPool(threads)
+		between := 0
+		p.Between = func() { between++ }
+		var done atomic.Int64
+		p.Run(10, func(int, int) { done.Add(1) })
+		p.Run(1, func(int, int) { done.Add(1) })
+		p.Close()
+		want := 0
+		if threads == 1 {
+			want = 11
+		}
+		if done.Load() != 11 || between != want {
+			t.Errorf("%d threads: %d items and %d calls between, want 11 and %d", threads, done.Load(), between, want)
+		}
+	}
+}
