@@ -11,9 +11,15 @@ import (
 
 const sampleText = "Düş gördüm: İzmir'de bir dokuma tezgâhı, ışıl ışıl. user assistant system\n\nThe loom hums 🧵 and the thread runs on. "
 
+// trained keeps the tokenizers of newTokenizer by pattern.
+var trained = map[string]*bpe.Tokenizer{}
+
 // newTokenizer trains a small tokenizer that has the special tokens of all templates.
 func newTokenizer(t testing.TB, pattern string) *bpe.Tokenizer {
 	t.Helper()
+	if tok, ok := trained[pattern]; ok {
+		return tok
+	}
 	tr, err := bpe.NewTrainer(bpe.TrainOptions{VocabSize: 340, Threads: 1, Pattern: pattern})
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +36,7 @@ func newTokenizer(t testing.TB, pattern string) *bpe.Tokenizer {
 			t.Fatal(err)
 		}
 	}
+	trained[pattern] = tok
 	return tok
 }
 
