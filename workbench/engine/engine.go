@@ -28,6 +28,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"tezgah/checkpoint"
 	"tezgah/op"
@@ -71,17 +73,40 @@ type Options struct {
 // Service answers requests over one folder. Its methods may be called from
 // several goroutines at once.
 type Service struct {
-	opt  Options
-	lock *checkpoint.RunLock
+	opt     Options
+	lock    *checkpoint.RunLock
+	started time.Time
 
-	mu sync.Mutex // guards everything below
+	ctx      context.Context // ends when the service closes
+	cancel   context.CancelCauseFunc
+	training sync.WaitGroup // goroutines of runs
+
+	hub       hub
+	claims    claims
+	jobs      jobs
+	devices   devices
+	disk      disk
+	texts     texts
+	sample    sample
+	breather  breather
+	runs      runs
+	loaded    loaded
+	speeds    speeds
+	generated atomic.Int64 // tokens since the start
+
+	tokenizers tokenizers
+	dataFiles  dataFiles
+	models     models
 }
 
 // maxUpload is the limit of one upload where Options sets none.
 const maxUpload = 20 << 30
 
-// New opens or makes the folder, takes it for this process, removes what was
-// left half done, and finds the runs.
+// folders of the workbench.
+var folders = []string{"texts", "tokenizers", "data", "runs", "models", "cache", "tmp"}
+
+// New opens or makes the folder, takes it for this process, and removes what
+// was left half done. Runs that another process was training are paused now.
 func New(opt Options) (*Service, error) {
 	if opt.OpenBackend == nil || opt.Devices == nil || opt.Dir == "" {
 		return nil, errors.New("engine: Options need Dir, OpenBackend and Devices")
@@ -97,24 +122,75 @@ func New(opt Options) (*Service, error) {
 		return nil, err
 	}
 	opt.Dir = dir
-	for _, sub := range []string{"texts", "tokenizers", "data", "runs", "models", "cache", "tmp"} {
+	for _, sub := range folders {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
 			return nil, err
 		}
 	}
+	lock, err := lockFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := newService(opt, lock)
+	if err := s.sweep(); err != nil {
+		lock.Unlock()
+		return nil, err
+	}
+	return s, nil
+}
+
+func newService(opt Options, lock *checkpoint.RunLock) *Service {
+	s := &Service{opt: opt, lock: lock, started: now()}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.texts.known = map[string]Text{}
+	s.tokenizers.known = map[stamp]Tokenizer{}
+	s.dataFiles.known = map[stamp]Data{}
+	s.models.known = map[stamp]Model{}
+	s.runs.open = map[string]*run{}
+	s.speeds.path = s.path("cache", "speeds.json")
+	s.speeds.load()
+	return s
+}
+
+// lockFolder takes the folder for this process.
+func lockFolder(dir string) (*checkpoint.RunLock, error) {
 	lock, err := checkpoint.Lock(dir)
 	var held *checkpoint.LockedError
 	if errors.As(err, &held) {
 		return nil, fmt.Errorf("%s is in use by another workbench (process %d): close it, or choose another folder with --dir", dir, held.PID)
 	}
+	return lock, err
+}
+
+// sweep removes what an ended process left half done.
+func (s *Service) sweep() error {
+	entries, err := os.ReadDir(s.path("tmp"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &Service{opt: opt, lock: lock}, nil
+	for _, e := range entries {
+		if err := os.RemoveAll(s.path("tmp", e.Name())); err != nil {
+			return err
+		}
+	}
+	return s.removeHalfTexts()
 }
 
 // Close pauses what trains, with a save, cancels jobs, and gives the folder
-// back. It waits for all of that, or until ctx ends.
+// back. It waits for all of that, or until ctx ends; the error is then ctx's.
 func (s *Service) Close(ctx context.Context) error {
+	s.cancel(errPaused)
+	done := make(chan struct{})
+	go func() {
+		s.training.Wait()
+		s.jobs.wait.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.loaded.unload()
 	return s.lock.Unlock()
 }
