@@ -129,7 +129,7 @@ func (v *directDriver) newPipeline(label, source, entry string, slots []Slot) (a
 	spirv, err := compileSPIRV(v.limits, source, entry, slots)
 	var p *vulkan.Pipeline
 	if err == nil {
-		p, err = v.dev.NewPipeline(spirv, entry, directSlots(slots), 0)
+		p, err = v.dev.NewPipeline(vulkan.Module{Code: spirv, Entry: entry, Slots: directSlots(slots)})
 	}
 	if err != nil {
 		if err = directError(err); isShaderFault(err) {
@@ -141,8 +141,8 @@ func (v *directDriver) newPipeline(label, source, entry string, slots []Slot) (a
 }
 
 // newModule makes a pipeline from SPIR-V.
-func (v *directDriver) newModule(label string, spirv []uint32, entry string, slots []Slot, subgroup int) (any, error) {
-	p, err := v.dev.NewPipeline(spirv, entry, directSlots(slots), subgroup)
+func (v *directDriver) newModule(label string, m Module) (any, error) {
+	p, err := v.dev.NewPipeline(vulkan.Module{Code: m.Code, Entry: m.Entry, Slots: directSlots(m.Slots), Constants: m.Constants, Subgroup: m.Subgroup})
 	if err != nil {
 		if err = directError(err); isShaderFault(err) {
 			err = &ShaderError{Kernel: label, Driver: v.name, Message: err.Error(), Hint: "fallback: the kernels without matrix units"}

@@ -23,7 +23,7 @@
 //	(*Device).Clear(buf, offset, n) error
 //
 //	(*Device).NewPipeline(label, wgsl) (*Pipeline, error)      cached by source
-//	(*Device).NewModule(label, spirv, entry, slots, subgroup) (*Pipeline, error)
+//	(*Device).NewModule(label, Module) (*Pipeline, error)                 SPIR-V
 //	(*Device).Dispatch(p, x, y, z, ...Binding) error
 //	(*Device).Dispatch1D(p, workgroups, ...Binding) error
 //	Buf(b), Range(b, offset, n), Uniform(bytes), UniformOf(&params)

@@ -157,31 +157,40 @@ func slotKind(space, access string) (SlotKind, error) {
 	return 0, fmt.Errorf("var<%s %s> is not uniform, storage read or storage read_write", space, access)
 }
 
-// NewModule makes a pipeline from a SPIR-V module instead of WGSL, for kernels
-// that WGSL cannot say. slots are its bindings of group 0 from 0 on; subgroup
-// fixes the threads of a subgroup, 0 leaves them to the driver. Equal words
-// give the same pipeline again. Errors: ErrValidation where the device is not
-// reached straight on Vulkan, a *ShaderError when the driver refuses.
-func (d *Device) NewModule(label string, spirv []uint32, entry string, slots []Slot, subgroup int) (p *Pipeline, err error) {
+// Module is a kernel in SPIR-V, for what WGSL cannot say.
+type Module struct {
+	Code  []uint32
+	Entry string
+	Slots []Slot // the bindings of group 0, from 0 on
+	// Constants are the values of the specialization constants 0, 1, 2, ….
+	Constants []uint32
+	// Subgroup fixes the threads of a subgroup; 0 leaves them to the driver.
+	Subgroup int
+}
+
+// NewModule makes a pipeline from SPIR-V. Equal modules give the same pipeline
+// again. Errors: ErrValidation where the device is not reached straight on
+// Vulkan, a *ShaderError when the driver refuses.
+func (d *Device) NewModule(label string, m Module) (p *Pipeline, err error) {
 	what := "kernel " + label
 	if err := d.use(what); err != nil {
 		return nil, err
 	}
 	defer rescue(what, &err)
 	maker, ok := d.drv.(interface {
-		newModule(label string, spirv []uint32, entry string, slots []Slot, subgroup int) (any, error)
+		newModule(label string, m Module) (any, error)
 	})
 	if !ok {
 		return nil, invalid("%s: SPIR-V is for devices that are reached straight on Vulkan, this is %s", what, d.info)
 	}
-	key := fmt.Sprintf("%s %d %x", entry, subgroup, sha256.Sum256(Bytes(spirv)))
+	key := fmt.Sprintf("%s %d %v %x", m.Entry, m.Subgroup, m.Constants, sha256.Sum256(Bytes(m.Code)))
 	if p, ok := d.pipelines[key]; ok {
 		return p, nil
 	}
-	if err := d.limits.checkSlots(slots); err != nil {
+	if err := d.limits.checkSlots(m.Slots); err != nil {
 		return nil, invalid("%s: %v on %s", what, err, d.info.Name)
 	}
-	handle, err := maker.newModule(label, spirv, entry, slots, subgroup)
+	handle, err := maker.newModule(label, m)
 	if errors.Is(err, ErrShader) {
 		return nil, fmt.Errorf("gpu: %w", err)
 	}
@@ -189,7 +198,7 @@ func (d *Device) NewModule(label string, spirv []uint32, entry string, slots []S
 		return nil, d.failed(what, err)
 	}
 	d.nextID++
-	p = &Pipeline{label: label, slots: append([]Slot(nil), slots...), id: d.nextID, handle: handle}
+	p = &Pipeline{label: label, slots: append([]Slot(nil), m.Slots...), id: d.nextID, handle: handle}
 	d.pipelines[key] = p
 	return p, nil
 }

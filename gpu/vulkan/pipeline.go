@@ -4,6 +4,7 @@ package vulkan
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/gogpu/wgpu/hal/vulkan/vk"
 )
@@ -33,26 +34,36 @@ type Pipeline struct {
 	handle   vk.Pipeline
 }
 
-// NewPipeline compiles one entry point of a SPIR-V module. Binding i of group 0
-// is slots[i]. subgroup fixes the number of threads of a subgroup, 0 leaves it
-// to the driver; a fixed one must lie within the adapter's limits, and the
-// kernel's workgroup must consist of whole ones.
-func (d *Device) NewPipeline(spirv []uint32, entry string, slots []Slot, subgroup int) (*Pipeline, error) {
-	if len(spirv) < 5 {
-		return nil, fmt.Errorf("a SPIR-V module of %d words", len(spirv))
+// Module is a kernel in SPIR-V. Binding i of group 0 is Slots[i].
+type Module struct {
+	Code  []uint32
+	Entry string
+	Slots []Slot
+	// Constants are the values of the specialization constants 0, 1, 2, ….
+	Constants []uint32
+	// Subgroup fixes the number of threads of a subgroup, 0 leaves it to the
+	// driver. A fixed one must lie within the adapter's limits, and the
+	// workgroup must consist of whole subgroups.
+	Subgroup int
+}
+
+// NewPipeline compiles a kernel.
+func (d *Device) NewPipeline(m Module) (*Pipeline, error) {
+	if len(m.Code) < 5 {
+		return nil, fmt.Errorf("a SPIR-V module of %d words", len(m.Code))
 	}
-	if subgroup != 0 && (subgroup < d.a.Limits.MinSubgroup || subgroup > d.a.Limits.MaxSubgroup) {
-		return nil, fmt.Errorf("subgroups of %d threads, but %s has %d to %d", subgroup, d.a.Name, d.a.Limits.MinSubgroup, d.a.Limits.MaxSubgroup)
+	if l := d.a.Limits; m.Subgroup != 0 && (m.Subgroup < l.MinSubgroup || m.Subgroup > l.MaxSubgroup) {
+		return nil, fmt.Errorf("subgroups of %d threads, but %s has %d to %d", m.Subgroup, d.a.Name, l.MinSubgroup, l.MaxSubgroup)
 	}
-	p := &Pipeline{slots: append([]Slot(nil), slots...)}
-	if err := d.build(p, spirv, entry, subgroup); err != nil {
+	p := &Pipeline{slots: append([]Slot(nil), m.Slots...)}
+	if err := d.build(p, m); err != nil {
 		d.FreePipeline(p)
 		return nil, err
 	}
 	return p, nil
 }
 
-func (d *Device) build(p *Pipeline, spirv []uint32, entry string, subgroup int) error {
+func (d *Device) build(p *Pipeline, m Module) error {
 	const stage = vk.ShaderStageComputeBit
 	bindings := make([]vk.DescriptorSetLayoutBinding, len(p.slots)+1) // one more, so that there is a first
 	for i, s := range p.slots {
@@ -66,7 +77,7 @@ func (d *Device) build(p *Pipeline, spirv []uint32, entry string, subgroup int) 
 	if err := check("vkCreatePipelineLayout", d.cmds.CreatePipelineLayout(d.handle, &layout, nil, &p.layout)); err != nil {
 		return err
 	}
-	code := vk.ShaderModuleCreateInfo{SType: vk.StructureTypeShaderModuleCreateInfo, CodeSize: uintptr(4 * len(spirv)), PCode: &spirv[0]}
+	code := vk.ShaderModuleCreateInfo{SType: vk.StructureTypeShaderModuleCreateInfo, CodeSize: uintptr(4 * len(m.Code)), PCode: &m.Code[0]}
 	var module vk.ShaderModule
 	if err := check("vkCreateShaderModule", d.cmds.CreateShaderModule(d.handle, &code, nil, &module)); err != nil {
 		return err
@@ -76,11 +87,12 @@ func (d *Device) build(p *Pipeline, spirv []uint32, entry string, subgroup int) 
 	defer keep.unpin()
 	info := vk.ComputePipelineCreateInfo{
 		SType: vk.StructureTypeComputePipelineCreateInfo, Layout: p.layout, BasePipelineIndex: -1,
-		Stage: vk.PipelineShaderStageCreateInfo{SType: vk.StructureTypePipelineShaderStageCreateInfo, Stage: stage, Module: module, PName: keep.text(entry)},
+		Stage: vk.PipelineShaderStageCreateInfo{SType: vk.StructureTypePipelineShaderStageCreateInfo, Stage: stage, Module: module, PName: keep.text(m.Entry)},
 	}
-	if subgroup != 0 {
+	info.Stage.PSpecializationInfo = m.constants()
+	if m.Subgroup != 0 {
 		info.Stage.Flags = requireFullSubgroups
-		info.Stage.PNext = next(&vk.PipelineShaderStageRequiredSubgroupSizeCreateInfo{SType: typeRequiredSubgroup, RequiredSubgroupSize: uint32(subgroup)})
+		info.Stage.PNext = next(&vk.PipelineShaderStageRequiredSubgroupSizeCreateInfo{SType: typeRequiredSubgroup, RequiredSubgroupSize: uint32(m.Subgroup)})
 	}
 	if err := check("vkCreateComputePipelines", d.cmds.CreateComputePipelines(d.handle, d.cache.handle, 1, &info, nil, &p.handle)); err != nil {
 		return err
@@ -90,6 +102,19 @@ func (d *Device) build(p *Pipeline, spirv []uint32, entry string, subgroup int) 
 	}
 	d.cache.made++
 	return nil
+}
+
+// constants lists the specialization constants, nil for none.
+func (m Module) constants() *vk.SpecializationInfo {
+	if len(m.Constants) == 0 {
+		return nil
+	}
+	entries := make([]vk.SpecializationMapEntry, len(m.Constants))
+	for i := range entries {
+		entries[i] = vk.SpecializationMapEntry{ConstantID: uint32(i), Offset: uint32(4 * i), Size: 4}
+	}
+	return &vk.SpecializationInfo{MapEntryCount: uint32(len(entries)), PMapEntries: &entries[0],
+		DataSize: uintptr(4 * len(m.Constants)), PData: (*uintptr)(unsafe.Pointer(&m.Constants[0]))}
 }
 
 // requireFullSubgroups is VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT.
