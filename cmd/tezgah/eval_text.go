@@ -34,6 +34,9 @@ func (f *evalFlags) heldOut(run string) (*train.Config, error) {
 	if err != nil {
 		return nil, usagef("eval: nothing to measure on: give --data F.bin, --text PATH or --tasks F.jsonl, or a run folder to measure on what it held out (%w)", err)
 	}
+	if len(cfg.Data) == 0 {
+		return nil, usagef("eval: %s was not trained on token files: give a text with --data, --text or --tasks; what training measured is in its log.jsonl", run)
+	}
 	return &cfg, nil
 }
 
