@@ -97,7 +97,9 @@ func TestConfigErrors(t *testing.T) {
 // FuzzConfig: whatever a file holds, a configuration is refused or can be
 // planned, and never panics.
 func FuzzConfig(f *testing.F) {
-	for _, c := range []Config{tinyTied, tinyUntied, odd, {}} {
+	scaled := odd
+	scaled.RopeScaling = RopeScaling{Llama3, 8, 1, 4, 64}
+	for _, c := range []Config{tinyTied, tinyUntied, odd, scaled, {}} {
 		b, _ := json.Marshal(c)
 		f.Add(b)
 	}

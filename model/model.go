@@ -9,7 +9,8 @@
 // (checkpoint).
 //
 // Open config.go first, then block.go, which is one layer forward and
-// backward side by side, then graph.go, which strings layers together.
+// backward side by side, then graph.go, which strings layers together. lora.go
+// and adapter.go train small matrices beside frozen weights.
 //
 // Dimensions: B batch, T time, N = B·T rows, C d_model, H query heads, KVH
 // key/value heads, D head size, F feed-forward size, L layers, V vocabulary.

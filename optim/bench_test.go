@@ -1,6 +1,7 @@
 package optim_test
 
 import (
+	"fmt"
 	"testing"
 
 	"tezgah/model"
@@ -9,18 +10,23 @@ import (
 )
 
 // BenchmarkStep is a whole optimizer step, with one micro-step, of a preset on
-// the CPU backend with all threads; it reports tokens/s and model FLOPs
-// (Config.FLOPsPerToken).
+// the CPU backend with all threads, of all weights or of an adapter; it reports
+// tokens/s, model FLOPs (Params.FLOPsPerToken) and memory.
 func BenchmarkStep(b *testing.B) {
 	for _, c := range []struct {
 		preset string
 		B, T   int
-	}{{"nano", 8, 256}, {"mini", 4, 512}} {
-		b.Run(c.preset, func(b *testing.B) {
+		lora   model.LoRA
+	}{{"nano", 8, 256, model.LoRA{}}, {"micro", 4, 512, model.LoRA{}}, {"micro", 4, 512, model.LoRA{Rank: 8}},
+		{"micro", 4, 512, model.LoRA{Rank: 16}}, {"micro", 4, 512, model.LoRA{Rank: 16, Targets: "q,v"}}, {"mini", 4, 512, model.LoRA{}},
+		{"mini", 4, 512, model.LoRA{Rank: 16}}} {
+		b.Run(fmt.Sprintf("%s/%v", c.preset, c.lora.WithDefaults()), func(b *testing.B) {
 			cfg, err := model.Preset(c.preset)
 			check(b, err)
 			r := op.NewRunner(cpuBackend(b, 0))
-			p, err := model.NewParams(r, cfg, moments)
+			o := moments
+			o.LoRA = c.lora
+			p, err := model.NewParams(r, cfg, o)
 			check(b, err)
 			check(b, p.Init(1))
 			g, err := model.NewGraph(r, p, model.TrainOptions{Batch: c.B, Context: c.T})
@@ -41,7 +47,9 @@ func BenchmarkStep(b *testing.B) {
 			}
 			perSecond := float64(b.N*g.Rows()) / b.Elapsed().Seconds()
 			b.ReportMetric(perSecond, "tok/s")
-			b.ReportMetric(perSecond*float64(cfg.FLOPsPerToken(c.T))/1e9, "GFLOP/s")
+			b.ReportMetric(perSecond*float64(p.FLOPsPerToken(c.T))/1e9, "GFLOP/s")
+			_, peak := r.Backend().MemoryBytes()
+			b.ReportMetric(float64(peak)/(1<<20), "MiB")
 		})
 	}
 }

@@ -173,7 +173,8 @@ func (b *Backend) dropTile(tile Tile, err error) bool {
 }
 
 // staticTile is the choice without measuring: the largest tile that still makes
-// enough workgroups to fill a GPU.
+// enough workgroups to fill a GPU and is not more than half outside the result,
+// as products with a low rank would have it.
 func (b *Backend) staticTile(f matmulForm, m, n int) Tile {
 	best := Tile{}
 	for _, tile := range b.tuner.tiles {
@@ -183,7 +184,7 @@ func (b *Backend) staticTile(f matmulForm, m, n int) Tile {
 		if best.BM == 0 || tile.BM*tile.BN < best.BM*best.BN {
 			best = tile
 		}
-		if ceil(m, tile.BM)*ceil(n, tile.BN) >= 160 {
+		if tile.BM < 2*m && tile.BN < 2*n && ceil(m, tile.BM)*ceil(n, tile.BN) >= 160 {
 			return tile
 		}
 	}

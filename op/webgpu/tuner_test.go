@@ -112,3 +112,24 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("%d bytes are left after measuring", now)
 	}
 }
+
+// TestStaticTile: a large result gets the largest tile, a thin one none that is
+// mostly outside of it, and a small one the smallest.
+func TestStaticTile(t *testing.T) {
+	b := open(t, gpu.Options{}, Options{Tune: TuneOff})
+	defer b.Close()
+	tiles := b.Tiles()
+	smallest := tiles[len(tiles)-1]
+	f := matmulForm{vec: true}
+	if got := b.staticTile(f, 1<<16, 1024); got != tiles[0] {
+		t.Errorf("65536×1024 gets %v, want %v", got, tiles[0])
+	}
+	for _, z := range [][2]int{{1 << 16, 16}, {16, 1 << 16}, {1 << 16, 4}} {
+		if got := b.staticTile(f, z[0], z[1]); got != smallest && (got.BM >= 2*z[0] || got.BN >= 2*z[1]) {
+			t.Errorf("%d×%d gets %v", z[0], z[1], got)
+		}
+	}
+	if got := b.staticTile(f, 64, 64); got != smallest {
+		t.Errorf("64×64 gets %v, want %v", got, smallest)
+	}
+}
