@@ -231,6 +231,13 @@ func (f *trainFlags) config(fl *pflag.FlagSet) (train.Config, error) {
 		}
 		c.Data = append(c.Data, src)
 	}
+	if f.lora != "" {
+		l, err := model.ParseLoRA(f.lora)
+		if err != nil {
+			return c, usageError{err}
+		}
+		c.LoRA = l
+	}
 	if c.InitFrom != "" {
 		m, err := f.initModel(fl)
 		c.Model, c.Preset = m, ""
