@@ -25,28 +25,35 @@ type Message struct {
 // UnmarshalJSON reads {"role": R, "content": C}, where C is a string or, as in OpenAI's interface, a list of parts
 // {"type":"text","text":S}, whose texts are put together. Other members are ignored, except where training would then do
 // something else than the file asks for: tool_calls, function_call, and a weight other than 1 are errors.
-func (m *Message) UnmarshalJSON(data []byte) error {
-	var raw struct {
-		Role         *string         `json:"role"`
-		Content      json.RawMessage `json:"content"`
-		ToolCalls    json.RawMessage `json:"tool_calls"`
-		FunctionCall json.RawMessage `json:"function_call"`
-		Weight       *float64        `json:"weight"`
-	}
+func (m *Message) UnmarshalJSON(data []byte) (err error) {
+	var raw rawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return err
 	}
+	*m, err = raw.message()
+	return err
+}
+
+// rawMessage is the JSON of a message.
+type rawMessage struct {
+	Role         *string         `json:"role"`
+	Content      json.RawMessage `json:"content"`
+	ToolCalls    json.RawMessage `json:"tool_calls"`
+	FunctionCall json.RawMessage `json:"function_call"`
+	Weight       *float64        `json:"weight"`
+}
+
+func (raw *rawMessage) message() (Message, error) {
 	switch {
 	case raw.Role == nil:
-		return errors.New(`message without "role"`)
+		return Message{}, errors.New(`message without "role"`)
 	case holds(raw.ToolCalls) || holds(raw.FunctionCall):
-		return errors.New("a message calls tools, which is not supported")
+		return Message{}, errors.New("a message calls tools, which is not supported")
 	case raw.Weight != nil && *raw.Weight != 1:
-		return fmt.Errorf("a message has weight %v; only 1, which is also what it is without, is supported", *raw.Weight)
+		return Message{}, fmt.Errorf("a message has weight %v; only 1, which is also what it is without, is supported", *raw.Weight)
 	}
 	content, err := parseContent(raw.Content)
-	*m = Message{*raw.Role, content}
-	return err
+	return Message{*raw.Role, content}, err
 }
 
 // holds reports whether a member is there and is neither null nor an empty list.

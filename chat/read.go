@@ -55,7 +55,7 @@ func ParseLine(line []byte) ([]Message, error) {
 		return nil, fmt.Errorf("the line begins with %q, want a JSON object", shorten(firstRune(line)))
 	}
 	var record struct {
-		Messages   *[]Message      `json:"messages"`
+		Messages   *[]rawMessage   `json:"messages"`
 		Prompt     json.RawMessage `json:"prompt"`
 		Completion json.RawMessage `json:"completion"`
 	}
@@ -65,7 +65,19 @@ func ParseLine(line []byte) ([]Message, error) {
 	var msgs []Message
 	switch {
 	case record.Messages != nil:
-		msgs = withoutEmptySystem(*record.Messages)
+		for i := range *record.Messages {
+			m, err := (*record.Messages)[i].message()
+			if err != nil {
+				return nil, fmt.Errorf("message %d: %w", i+1, err)
+			}
+			if m.Role == System && trim(m.Content) == "" {
+				continue
+			}
+			if err := m.validate(); err != nil {
+				return nil, fmt.Errorf("message %d: %w", i+1, err)
+			}
+			msgs = append(msgs, m)
+		}
 	case record.Prompt != nil && record.Completion != nil:
 		var prompt, completion string
 		if err := json.Unmarshal(record.Prompt, &prompt); err != nil {
@@ -87,10 +99,6 @@ func firstRune(b []byte) string {
 		return ""
 	}
 	return string(r)
-}
-
-func withoutEmptySystem(msgs []Message) []Message {
-	return slices.DeleteFunc(msgs, func(m Message) bool { return m.Role == System && trim(m.Content) == "" })
 }
 
 // noMessages names what the object has instead.

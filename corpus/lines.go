@@ -32,7 +32,8 @@ func WalkLines(ctx context.Context, opt InputOptions, f func(Line) error) (WalkS
 		if rec.kind == kindText {
 			err = f(Line{JSON: raw, Source: in.path, Line: rec.line})
 		}
-		if errors.Is(err, Stop) {
+		var bad *BadInputError
+		if errors.Is(err, Stop) || errors.As(err, &bad) && !opt.SkipBad {
 			return err
 		}
 		return stats.count(rec, len(raw), err, opt.SkipBad)
