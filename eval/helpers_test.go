@@ -75,7 +75,7 @@ type plain struct {
 
 func newPlain(t testing.TB, p *model.Params) plain {
 	t.Helper()
-	d := must[*model.Decoder](t)(model.NewDecoder(p.Runner(), p, 1, 200))
+	d := must[*model.Decoder](t)(model.NewDecoder(p.Runner(), p, 1, 400))
 	t.Cleanup(d.Close)
 	return plain{t, d}
 }

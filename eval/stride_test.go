@@ -191,6 +191,33 @@ func TestWriteLogits(t *testing.T) {
 	}
 }
 
+// TestWriteLogitsParts: with a large vocabulary a row's logits come in several
+// parts, the last of which reaches past the text.
+func TestWriteLogitsParts(t *testing.T) {
+	c := model.Config{VocabSize: 66000, Context: 600, DModel: 8, Layers: 1, Heads: 2, KVHeads: 1, HeadDim: 4, FFN: 8, Tied: true, InitStd: 0.5}
+	p := cpuParams(t, c)
+	twin := newPlain(t, p)
+	ids := make([]int32, 290)
+	for i := range ids {
+		ids[i] = int32(i*i*31) % 66000
+	}
+	var out bytes.Buffer
+	if err := WriteLogits(t.Context(), &out, p, 0, ids); err != nil {
+		t.Fatal(err)
+	}
+	if out.Len() != 4*len(ids)*c.VocabSize {
+		t.Fatalf("%d bytes, want %d × %d numbers", out.Len(), len(ids), c.VocabSize)
+	}
+	row := make([]float32, c.VocabSize)
+	for _, i := range []int{0, 255, 256, 289} {
+		copy(tensor.Bytes(row), out.Bytes()[4*i*len(row):])
+		want := twin.logits(ids[:i+1])
+		for j := 0; j < len(row); j += 997 {
+			close64(t, fmt.Sprintf("logit %d of row %d", j, i), float64(row[j]), float64(want[j]), 1e-5)
+		}
+	}
+}
+
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
