@@ -89,10 +89,23 @@ func (t *Trainer) initFrom(path string) error {
 	if err != nil {
 		return err
 	}
+	old := got.VocabSize
+	if !t.data.fresh.empty() {
+		got.VocabSize = t.cfg.Model.VocabSize
+	}
 	if got != t.cfg.Model.WithDefaults() {
 		return fmt.Errorf("%s holds another model than the configuration names", path)
 	}
-	if err := loadWeights(t.params, whole, f); err != nil {
+	vocab, others := vocabStates(t.params.Weights())
+	if t.data.fresh.empty() {
+		vocab, others = nil, t.params.Weights()
+	}
+	for _, s := range vocab {
+		if err := loadVocab(t.runner, whole, s, old, t.data.fresh, t.cfg.Seed); err != nil {
+			return err
+		}
+	}
+	if err := loadWeights(t.params, others, whole, f); err != nil {
 		return err
 	}
 	return t.runner.Err()

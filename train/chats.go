@@ -71,6 +71,7 @@ func (d *data) chatTokenizer(c Config, base baseModel) error {
 		return fmt.Errorf("adding the tokens of the chat template %s: %w", d.template, err)
 	}
 	d.vocab = d.tokenizer.VocabSize()
+	d.fresh = idRange{t.VocabSize(), d.vocab}
 	return nil
 }
 

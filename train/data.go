@@ -47,7 +47,8 @@ type data struct {
 	// Of conversations only.
 	chats        *ChatInfo
 	chatTemplate *chat.Template
-	hash         string // of all conversations
+	hash         string  // of all conversations
+	fresh        idRange // ids that the base model's tokenizer lacked
 }
 
 // openData opens what c trains on. base is the model that training starts

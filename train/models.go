@@ -146,7 +146,7 @@ func LoadModel(r *op.Runner, path string, mirror bool) (*Loaded, error) {
 	if m.Params, err = model.NewParams(r, cfg, model.ParamOptions{Mirror: mirror && r.Backend().Limits().F16}); err != nil {
 		return nil, err
 	}
-	if err := loadWeights(m.Params, whole, f); err != nil {
+	if err := loadWeights(m.Params, m.Params.Weights(), whole, f); err != nil {
 		m.Params.Close()
 		return nil, err
 	}
@@ -168,10 +168,10 @@ func tokenizerOf(f *checkpoint.LLM, c model.Config) (*bpe.Tokenizer, error) {
 	return t, nil
 }
 
-// loadWeights reads the weights of p from whole, and adds the adapters in f, if
+// loadWeights reads weights of p from whole, and adds the adapters in f, if
 // that is another file.
-func loadWeights(p *model.Params, whole, f *checkpoint.LLM) error {
-	if err := LoadStates(p.Runner(), whole, p.Weights()); err != nil {
+func loadWeights(p *model.Params, weights []model.State, whole, f *checkpoint.LLM) error {
+	if err := LoadStates(p.Runner(), whole, weights); err != nil {
 		return err
 	}
 	if f != whole {
