@@ -144,9 +144,10 @@ func (d *Decoder) Reset() { d.pos = 0 }
 func (d *Decoder) Close() { d.mem.free() }
 
 // Prefill appends (B, n) tokens, row-major, and returns the logits (B, V) that
-// follow the last. The slice is valid until the next call. On an empty decoder
-// the prompt goes through in one pass, as far as the window reaches; the rest,
-// and the last token always, go one by one as in Step.
+// follow the last. The slice is valid until the next call. Tokens go through
+// in one pass as far as the window reaches, at first with any batch and later,
+// as the next message of a conversation does, with one sequence; the rest, and
+// the last token always, go one by one as in Step.
 func (d *Decoder) Prefill(tokens []int32) ([]float32, error) {
 	n := len(tokens) / d.batch
 	if n == 0 || n*d.batch != len(tokens) {
@@ -155,15 +156,31 @@ func (d *Decoder) Prefill(tokens []int32) ([]float32, error) {
 	if err := checkTokens(tokens, int32(d.cfg.VocabSize)); err != nil {
 		return nil, err
 	}
-	done := 0
-	if d.pos == 0 && n > 1 {
-		done = min(n-1, d.prefillLen)
-		d.advance(columns(tokens, d.batch, 0, done), done)
-	}
-	for ; done < n-1; done++ {
-		d.advance(columns(tokens, d.batch, done, done+1), 1)
+	for done := 0; done < n-1; {
+		T := min(n-1-done, d.atOnce())
+		d.advance(columns(tokens, d.batch, done, done+T), T)
+		done += T
 	}
 	return d.Step(columns(tokens, d.batch, n-1, n))
+}
+
+// viewAlign is the multiple, in float32 elements, at which a view for a kernel
+// may begin: WebGPU's 256 bytes.
+const viewAlign = 64
+
+// atOnce is the number of positions that advance can take now. On an empty
+// decoder a pass attends to itself. On another one every row attends to the
+// cache, one after the other: the rows of one position must then lie together
+// and begin where a kernel can, and no slot may be taken over by a row before
+// an earlier one has seen it.
+func (d *Decoder) atOnce() int {
+	switch {
+	case d.pos == 0:
+		return d.prefillLen
+	case d.batch > 1 || d.cfg.qDim()%viewAlign != 0:
+		return 1
+	}
+	return max(1, min(d.prefillLen, d.slots-d.pos))
 }
 
 // columns copies columns [lo, hi) of a (batch, n) matrix.
@@ -193,8 +210,8 @@ func (d *Decoder) Step(tokens []int32) ([]float32, error) {
 }
 
 // advance runs (B, T) tokens through all layers and appends their keys and
-// values to the caches. T is 1, or the decoder is empty. The residual stream's
-// rows are left in x.
+// values to the caches. T is at most atOnce. The residual stream's rows are
+// left in x.
 func (d *Decoder) advance(tokens []int32, T int) {
 	d.p.fresh()
 	N := d.batch * T
@@ -233,14 +250,24 @@ func (d *Decoder) attention(w *decoderLayer, T int) {
 	r.RoPE(op.RoPE{X: q, Table: d.rope, Pos0: pos0})
 	r.RoPE(op.RoPE{X: k, Table: d.rope, Pos0: pos0})
 	r.KVAppend(op.KVAppend{K: k, V: v, KCache: w.kCache, VCache: w.vCache, Pos: d.pos})
-	if T > 1 {
+	if d.pos == 0 && T > 1 {
 		r.Attention(op.Attention{Q: q, K: k, V: v, Out: attn, LSE: op.Of(a.lse.Buf, 0, B, c.Heads, T), Scale: d.scale})
 	} else {
-		r.AttentionDecode(op.AttentionDecode{Q: q.Reshape(B, c.Heads, c.HeadDim), KCache: w.kCache, VCache: w.vCache,
-			Out: attn.Reshape(B, c.Heads, c.HeadDim), Len: min(d.pos+1, d.slots), Scale: d.scale})
+		d.attendCache(w, q, attn, T)
 	}
 	r.MatMul(op.MatMul{A: rowsOf(attn), B: w.wo, C: xMid, Residual: x})
 	w.low.o.forward(r, rowsOf(attn), xMid)
+}
+
+// attendCache is attention of T positions over what the caches hold up to each,
+// itself included; q and attn are (B, T, H, D), B is 1 unless T is.
+func (d *Decoder) attendCache(w *decoderLayer, q, attn op.Tensor, T int) {
+	H, D := d.cfg.Heads, d.cfg.HeadDim
+	for t := range T {
+		at := t * H * D
+		d.r.AttentionDecode(op.AttentionDecode{Q: op.Of(q.Buf, q.Off+at, d.batch, H, D), KCache: w.kCache, VCache: w.vCache,
+			Out: op.Of(attn.Buf, attn.Off+at, d.batch, H, D), Len: min(d.pos+t+1, d.slots), Scale: d.scale})
+	}
 }
 
 // ffn is Graph.ffnForward.

@@ -61,15 +61,35 @@ func TestDecoder(t *testing.T) {
 	}
 }
 
-// TestDecoderPrefillInTwo appends a second prompt to what is there already.
-func TestDecoderPrefillInTwo(t *testing.T) {
-	p := cpuParams(t, 2, odd, ParamOptions{})
-	tokens, _ := batchOf(odd, 1, 40, 2)
-	want := forwardLogits(t, p, 1, tokens)
-	d := must[*Decoder](t)(NewDecoder(p.r, p, 1, 64))
-	must[[]float32](t)(d.Prefill(tokens[:17]))
-	got := must[[]float32](t)(d.Prefill(tokens[17:]))
-	near(t, "logits", got, row(want, 0, 39, 40, odd.VocabSize), bound32)
+// TestDecoderPrefillInParts appends further prompts to what is there already,
+// in one pass where rows are aligned and token by token where they are not,
+// and past the end of the window.
+func TestDecoderPrefillInParts(t *testing.T) {
+	aligned := odd
+	aligned.Layers, aligned.Heads, aligned.HeadDim, aligned.KVHeads = 1, 8, 8, 2
+	for _, cfg := range []Config{odd, aligned} {
+		p := cpuParams(t, 2, cfg, ParamOptions{})
+		tokens, _ := batchOf(cfg, 1, 60, 2)
+		for _, parts := range [][]int{{17, 23}, {1, 39}, {2, 1, 30, 1, 1, 5}, {39, 1}, {20, 20, 20}} {
+			d := must[*Decoder](t)(NewDecoder(p.r, p, 1, 47))
+			var got []float32
+			end := 0
+			for i, n := range parts {
+				if pass := d.atOnce(); i > 0 && (pass > 1) != (cfg.qDim() == 64 && d.Pos() < 46) {
+					t.Errorf("%d tokens go through at once at position %d with %d query columns", pass, d.Pos(), cfg.qDim())
+				}
+				got = must[[]float32](t)(d.Prefill(tokens[end : end+n]))
+				end += n
+			}
+			if cfg.Layers > 1 && end > 47 {
+				continue // a window over several layers is no forward pass
+			}
+			last := tokens[max(0, end-47):end]
+			want := forwardLogits(t, p, 1, last)
+			near(t, "logits", got, row(want, 0, len(last)-1, len(last), cfg.VocabSize), bound32)
+			d.Close()
+		}
+	}
 }
 
 // TestDecoderWindow goes far past the slots of a model with one layer, where a
@@ -145,5 +165,39 @@ func TestDecoderNoAllocation(t *testing.T) {
 		}
 	}); n > 0 {
 		t.Errorf("a step allocates %v times, want 0", n)
+	}
+}
+
+// BenchmarkPrefillMore reads 64 tokens of a conversation behind 128 others, in
+// one pass and one by one.
+func BenchmarkPrefillMore(b *testing.B) {
+	cfg, err := Preset("micro")
+	if err != nil {
+		b.Fatal(err)
+	}
+	cfg.VocabSize = 4096
+	p := cpuParams(b, 2, cfg, ParamOptions{})
+	d, err := NewDecoder(p.r, p, 1, 256)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	tokens, _ := batchOf(cfg, 1, 192, 2)
+	for name, part := range map[string]int{"pass": 64, "steps": 1} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				d.Reset()
+				if _, err := d.Prefill(tokens[:128]); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				for lo := 128; lo < 192; lo += part {
+					if _, err := d.Prefill(tokens[lo : lo+part]); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
 	}
 }
