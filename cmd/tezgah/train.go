@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -67,7 +66,7 @@ func (f *trainFlags) register(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.data, "data", nil, "token file, with an optional weight: F.bin or F.bin:0.7 (repeatable)")
 	fl.StringArrayVar(&c.Chats, "sft", nil, "conversations to fine-tune on: a jsonl file or a folder (repeatable)")
 	fl.StringVar(&c.Template, "template", "", "chat template for --sft: "+strings.Join(chat.Names(), " or ")+" (default: the model's own, else "+chat.Default+")")
-	fl.StringVar(&f.lora, "lora", "", "train adapters beside frozen weights: r=16,alpha=32,targets=all (or attn, ffn, or some of q,k,v,o,gate,up,down)")
+	fl.StringVar(&f.lora, "lora", "", "train adapters beside frozen weights: r=16,alpha=32,targets=all (or attn, ffn, or some of q,k,v,o,gate,up,down); what is left out is as here, alpha twice r")
 	fl.StringVar(&f.out, "out", "", "run folder to make")
 	fl.StringVar(&f.resume, "resume", "", "run folder to go on with")
 	fl.StringVar(&c.InitFrom, "init", "", "start from the weights of this .llm or run folder")
@@ -220,132 +219,6 @@ func set[T any](dst *T, v T, changed bool) {
 	}
 }
 
-// config completes the flags into a training configuration.
-func (f *trainFlags) config(fl *pflag.FlagSet) (train.Config, error) {
-	c := f.cfg
-	c.NoTensorBoard = !f.tensorBoard
-	for _, s := range f.data {
-		src, err := parseSource(s)
-		if err != nil {
-			return c, err
-		}
-		c.Data = append(c.Data, src)
-	}
-	if f.lora != "" {
-		l, err := model.ParseLoRA(f.lora)
-		if err != nil {
-			return c, usageError{err}
-		}
-		c.LoRA = l
-	}
-	if c.InitFrom != "" {
-		m, err := f.initModel(fl)
-		c.Model, c.Preset = m, ""
-		return f.withRates(c), err
-	}
-	override := c.Model
-	preset, err := f.preset(c)
-	if err != nil {
-		return c, err
-	}
-	c.Model = merge(preset, override)
-	if f.untied {
-		c.Model.Tied = false
-	}
-	if c.Context > 0 {
-		c.Model.Context = c.Context
-	}
-	return f.withRates(c), nil
-}
-
-// withRates fills the learning rates that were left to the model's size.
-func (f *trainFlags) withRates(c train.Config) train.Config {
-	if c.Schedule.LR == 0 {
-		c.Schedule.LR = train.DefaultRate(c)
-	}
-	if c.Schedule.MinLR = f.minLR; f.minLR < 0 {
-		c.Schedule.MinLR = c.Schedule.LR / 10
-	}
-	return c
-}
-
-// preset resolves --preset; auto asks the device for its free memory.
-func (f *trainFlags) preset(c train.Config) (model.Config, error) {
-	if c.Preset != "auto" {
-		m, err := model.Preset(c.Preset)
-		if err != nil {
-			return m, usageError{err}
-		}
-		m.VocabSize = 0 // the data's
-		return m, nil
-	}
-	b, err := f.open()
-	if err != nil {
-		return model.Config{}, err
-	}
-	defer b.Close()
-	return train.AutoModel(c, b.Limits())
-}
-
-// initModel takes the architecture from the model that training starts with.
-func (f *trainFlags) initModel(fl *pflag.FlagSet) (model.Config, error) {
-	for _, name := range []string{"preset", "d-model", "layers", "heads", "kv-heads", "head-dim", "ffn", "untied", "activation", "rope-theta"} {
-		if fl.Changed(name) {
-			return model.Config{}, usagef("--%s cannot go with --init: the architecture is that of the model", name)
-		}
-	}
-	file, err := modelFile(f.cfg.InitFrom)
-	if err != nil {
-		return model.Config{}, err
-	}
-	return train.ModelOf(file)
-}
-
-// merge puts the fields of override that are set over base.
-func merge(base, override model.Config) model.Config {
-	pick(&base.DModel, override.DModel)
-	pick(&base.Layers, override.Layers)
-	if override.DModel > 0 || override.Heads > 0 {
-		base.HeadDim = 0 // follows from the new sizes unless given
-	}
-	if override.Heads > 0 {
-		base.KVHeads = 0
-	}
-	pick(&base.Heads, override.Heads)
-	pick(&base.KVHeads, override.KVHeads)
-	pick(&base.HeadDim, override.HeadDim)
-	pick(&base.FFN, override.FFN)
-	pick(&base.RopeTheta, override.RopeTheta)
-	pick(&base.Activation, override.Activation)
-	return base
-}
-
-func pick[T comparable](dst *T, v T) {
-	var zero T
-	if v != zero {
-		*dst = v
-	}
-}
-
-// parseSource reads F.bin or F.bin:0.7.
-func parseSource(s string) (train.DataSource, error) {
-	if _, err := os.Stat(s); err == nil {
-		return train.DataSource{Path: s}, nil
-	}
-	i := strings.LastIndexByte(s, ':')
-	if i < 0 {
-		return train.DataSource{Path: s}, nil
-	}
-	w, err := strconv.ParseFloat(s[i+1:], 64)
-	if err != nil {
-		return train.DataSource{Path: s}, nil // a path with a colon; opening it will say that it is missing
-	}
-	if !(w > 0) {
-		return train.DataSource{}, usagef("--data %s: the weight is %v, want a positive number", s, w)
-	}
-	return train.DataSource{Path: s[:i], Weight: w}, nil
-}
-
 // options connects the trainer with the terminal.
 func (f *trainFlags) options(dir string) (train.Options, *statusLine) {
 	status := newStatusLine(false)
@@ -399,9 +272,13 @@ func observe(status *statusLine) train.Observer {
 
 func describeRun(i train.Info) string {
 	m := i.Config.Model
+	trained := ""
+	if i.Trained < i.Params {
+		trained = fmt.Sprintf("adapters   %s parameters to train (%.2f %%): %s\n", count(i.Trained), 100*float64(i.Trained)/float64(i.Params), i.Config.LoRA)
+	}
 	s := fmt.Sprintf("model      %s parameters: V %d, C %d, L %d, H %d, KVH %d, D %d, F %d, context %d\n", count(i.Params),
 		m.VocabSize, m.DModel, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.FFN, i.Config.Context)
-	s += fmt.Sprintf("device     %s, %s\n", i.Device, i.Config.Precision)
+	s += trained + fmt.Sprintf("device     %s, %s\n", i.Device, i.Config.Precision)
 	s += describeData(i)
 	if i.FirstStep > 0 {
 		s += fmt.Sprintf("\nresumed    at step %s", count(i.FirstStep))
