@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -247,14 +248,17 @@ func tokenIDs(raw json.RawMessage, vocab int) ([]int32, error) {
 type orderedJSON struct{ strings.Builder }
 
 func (o *orderedJSON) set(key string, value any) error {
-	v, err := json.MarshalIndent(value, "  ", "  ")
-	if err != nil {
+	var v bytes.Buffer
+	e := json.NewEncoder(&v)
+	e.SetEscapeHTML(false) // special tokens are full of < and >
+	e.SetIndent("  ", "  ")
+	if err := e.Encode(value); err != nil {
 		return err
 	}
 	if o.Len() > 0 {
 		o.WriteString(",\n")
 	}
-	fmt.Fprintf(o, "  %q: %s", key, v)
+	fmt.Fprintf(o, "  %q: %s", key, bytes.TrimSpace(v.Bytes()))
 	return nil
 }
 

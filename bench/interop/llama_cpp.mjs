@@ -31,6 +31,11 @@ const run = (...args) => execFileSync(tezgah, args, {encoding: "utf8", maxBuffer
 const text = readFileSync(path, "utf8");
 const llama = await getLlama({gpu: false, build: "never", logLevel: "error", maxThreads: 1});
 
+// llama.cpp stores keys and values as float16 by default, and its flash attention rounds to it too. Here everything but
+// the weights is to be float32, as it is with us.
+const context = (model) => model.createContext({contextSize: model.trainContextSize, batchSize: model.trainContextSize, threads: 1,
+  flashAttention: false, experimentalKvCacheKeyType: "F32", experimentalKvCacheValueType: "F32"});
+
 const equalUpTo = (a, b) => {
   let i = 0;
   while (i < a.length && i < b.length && a[i] === b[i]) i++;
@@ -40,14 +45,14 @@ const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
 
 /** The first ids that llama.cpp continues a prompt with. */
 async function greedy(model, T, prompt) {
-  const context = await model.createContext({contextSize: T, batchSize: T, threads: 1});
+  const c = await context(model);
   const ids = model.tokenize(prompt, true);
   const out = [];
-  for await (const token of context.getSequence().evaluate(ids, {temperature: 0, yieldEogToken: true})) {
+  for await (const token of c.getSequence().evaluate(ids, {temperature: 0, yieldEogToken: true})) {
     out.push(token);
     if (out.length >= Math.min(NEW, T - ids.length)) break;
   }
-  await context.dispose();
+  await c.dispose();
   return out;
 }
 
@@ -56,8 +61,8 @@ async function perplexity(model, T, ids) {
   let nats = 0, count = 0;
   for (let at = 0; at + 1 < Math.min(ids.length, ROWS); at += T) {
     const window = ids.slice(at, at + T);
-    const context = await model.createContext({contextSize: T, batchSize: T, threads: 1});
-    const rows = await context.getSequence().controlledEvaluate(window.map((id) => [id, {generateNext: {logits: true}}]));
+    const c = await context(model);
+    const rows = await c.getSequence().controlledEvaluate(window.map((id) => [id, {generateNext: {logits: true}}]));
     for (let i = 0; i + 1 < window.length; i++) {
       const logits = rows[i].next.logits;
       let max = -Infinity, sum = 0;
@@ -66,7 +71,7 @@ async function perplexity(model, T, ids) {
       nats += Math.log(sum) + max - logits.get(window[i + 1]);
       count++;
     }
-    await context.dispose();
+    await c.dispose();
   }
   return Math.exp(nats / count);
 }

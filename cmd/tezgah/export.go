@@ -12,6 +12,7 @@ import (
 	"tezgah/chat"
 	"tezgah/checkpoint"
 	"tezgah/tensor"
+	"tezgah/train"
 )
 
 type exportFlags struct {
@@ -143,12 +144,15 @@ func (f *exportFlags) gguf(l *checkpoint.LLM, out string) error {
 
 // peft writes adapters, and their base model unless --base says where it is.
 func (f *exportFlags) peft(l *checkpoint.LLM, out string) (err error) {
+	if l.Header.LoRA == nil {
+		return fmt.Errorf("%s holds no LoRA adapters; train them with --lora", l.Name())
+	}
 	o := checkpoint.PEFTOptions{Base: f.base}
 	if o.Type, err = tensor.ParseDType(strings.ToUpper(f.typ)); err != nil {
 		return err
 	}
 	if f.base == "" {
-		path := filepath.Join(filepath.Dir(l.Name()), baseName)
+		path := filepath.Join(filepath.Dir(l.Name()), train.BaseName)
 		if o.BaseModel, err = checkpoint.OpenLLM(path); err != nil {
 			return fmt.Errorf("the adapters' base model: %w; give its Hugging Face folder with --base", err)
 		}
@@ -175,9 +179,6 @@ func (f *exportFlags) chatFormat(name string) (*checkpoint.ChatFormat, error) {
 	}
 	return &checkpoint.ChatFormat{Jinja: t.Jinja(), End: t.EndText()}, nil
 }
-
-// baseName is the base model in the folder of a run that trains adapters.
-const baseName = "base.llm"
 
 // adapterFile finds the adapters that an argument means: the file itself, or
 // the newest checkpoint of a run.
