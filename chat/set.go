@@ -1,68 +1,10 @@
 package chat
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"hash"
-
-	"tezgah/bpe"
-	"tezgah/corpus"
 )
-
-// DefaultMaxTokens bounds the memory of a Load to 8 GiB of tokens.
-const DefaultMaxTokens = 1 << 31
-
-// LoadOptions says what Load reads and how.
-type LoadOptions struct {
-	Input     corpus.InputOptions // paths, globs, SkipBad; Column, Split and StdinFormat are not used
-	Template  *Template
-	Tokenizer *bpe.Tokenizer
-	// ValFraction of the conversations, at least 0 and less than 1, are held out, chosen by a hash of the conversation
-	// and Seed: equal conversations are always on the same side, whatever else the files hold.
-	ValFraction float64
-	Seed        uint64
-	MaxTokens   int64                             // more is an error; 0 means DefaultMaxTokens
-	Progress    func(conversations, tokens int64) // now and then; may be nil
-}
-
-// Loaded is what Load read.
-type Loaded struct {
-	Train, Val *Set             // Val is empty without ValFraction, or when there is only one conversation to choose from
-	Files      corpus.WalkStats // conversations count as documents
-}
-
-// Load reads and encodes all conversations into memory, 4 bytes a token and 24 a conversation. A conversation without an
-// assistant's message is a bad line as one that cannot be parsed is: an error with file and line, or counted with SkipBad.
-func Load(ctx context.Context, opt LoadOptions) (*Loaded, error) {
-	if err := checkLoad(&opt); err != nil {
-		return nil, fmt.Errorf("load chats: %w", err)
-	}
-	b := builder{opt: &opt, store: &store{}}
-	files, err := Walk(ctx, opt.Input, b.add)
-	if err != nil {
-		return nil, err
-	}
-	train, val := b.split()
-	return &Loaded{newSet(b.store, train), newSet(b.store, val), files}, nil
-}
-
-func checkLoad(opt *LoadOptions) error {
-	if opt.MaxTokens == 0 {
-		opt.MaxTokens = DefaultMaxTokens
-	}
-	switch {
-	case opt.Template == nil || opt.Tokenizer == nil:
-		return errors.New("no template or no tokenizer given")
-	case !(opt.ValFraction >= 0 && opt.ValFraction < 1):
-		return fmt.Errorf("validation fraction %v, want at least 0 and less than 1", opt.ValFraction)
-	case opt.MaxTokens < 0:
-		return fmt.Errorf("at most %d tokens, want a positive number", opt.MaxTokens)
-	}
-	return opt.Template.Check(opt.Tokenizer)
-}
 
 // learned is the bit of a stored token that says that the loss counts it; ids are below it.
 const learned = 1 << 31

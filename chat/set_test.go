@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -170,6 +171,45 @@ func TestLoadRefuses(t *testing.T) {
 	skipping := func(o *LoadOptions) { o.Input.SkipBad = true }
 	if l := mustLoad(t, good+onlyAsking+"{\n"+good, skipping); l.Train.Len() != 2 || l.Files.Bad != 2 {
 		t.Errorf("with SkipBad: %d conversations, %+v", l.Train.Len(), l.Files)
+	}
+}
+
+// TestLoadInOrder: over many batches the first broken line is the one that is named, the order is that of the lines, and
+// a context that ends stops the reading.
+func TestLoadInOrder(t *testing.T) {
+	rows := strings.SplitAfter(strings.TrimSuffix(lines(rand.New(rand.NewPCG(4, 4)), 6000), "\n"), "\n")
+	whole := mustLoad(t, strings.Join(rows, ""), nil)
+	if whole.Train.Len() != len(rows) || whole.Files.Documents != int64(len(rows)) {
+		t.Fatalf("%d conversations of %d lines, %+v", whole.Train.Len(), len(rows), whole.Files)
+	}
+	tok := newTokenizer(t, "")
+	for _, i := range []int{0, 1, 2999, 5999} {
+		ids, _ := whole.Train.Conversation(i)
+		if text := string(tok.Decode(ids)); !strings.Contains(text, fmt.Sprintf("q%d ", i)) {
+			t.Errorf("conversation %d is %q", i, text)
+		}
+	}
+	rows[4000], rows[5500] = "{\n", "{}\n"
+	if _, err := load(t, strings.Join(rows, ""), nil); err == nil || !strings.HasPrefix(err.Error(), "-:4001: ") {
+		t.Errorf("lines 4001 and 5501 are broken: %v", err)
+	}
+	skipping := mustLoad(t, strings.Join(rows, ""), func(o *LoadOptions) { o.Input.SkipBad = true })
+	if n := int64(len(rows)) - 2; skipping.Train.Len() != int(n) || skipping.Files.Bad != 2 || skipping.Files.Documents != n {
+		t.Errorf("with SkipBad: %d conversations, %+v", skipping.Train.Len(), skipping.Files)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	tpl, _ := Lookup(Default)
+	_, err := Load(ctx, LoadOptions{Input: corpus.InputOptions{Paths: []string{"-"}, Stdin: strings.NewReader(strings.Join(rows[:4000], ""))},
+		Template: tpl, Tokenizer: tok, Progress: func(n, _ int64) { cancel() }})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("after the context ended: %v", err)
+	}
+	cancel()
+	if _, err := Load(ctx, LoadOptions{Input: corpus.InputOptions{Paths: []string{"-"}, Stdin: strings.NewReader(good)}, Template: tpl, Tokenizer: tok}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	if _, err := load(t, "{\n[]\n", func(o *LoadOptions) { o.Input.SkipBad = true }); err == nil || !strings.Contains(err.Error(), "all 2 lines are broken") {
+		t.Errorf("nothing but broken lines: %v", err)
 	}
 }
 

@@ -3,56 +3,9 @@ package chat
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"fmt"
 
 	"tezgah/tensor"
 )
-
-// builder fills a store from a walk.
-type builder struct {
-	opt    *LoadOptions
-	store  *store
-	keys   []uint64 // by conversation: what its side depends on; only with ValFraction
-	tokens int64
-}
-
-// progressEvery is the number of conversations between two calls of Progress.
-const progressEvery = 1000
-
-// errNothingLearned is a conversation that teaches nothing.
-var errNothingLearned = errors.New("the conversation has no assistant message to learn from")
-
-func (b *builder) add(c Conversation) error {
-	ids, learn, err := b.opt.Template.Encode(b.opt.Tokenizer, c.Messages)
-	if err != nil {
-		return c.Bad(err)
-	}
-	if !hasAssistant(c.Messages) {
-		return c.Bad(errNothingLearned)
-	}
-	if b.tokens += int64(len(ids)); b.tokens > b.opt.MaxTokens {
-		return fmt.Errorf("%s:%d: the conversations up to here have more than %d tokens, which is all that is kept in memory: "+
-			"fine-tune on a part of them", c.Source, c.Line, b.opt.MaxTokens)
-	}
-	b.store.add(ids, learn)
-	if b.opt.ValFraction > 0 {
-		b.keys = append(b.keys, conversationKey(c.Messages, b.opt.Seed))
-	}
-	if n := len(b.store.spans); b.opt.Progress != nil && n%progressEvery == 0 {
-		b.opt.Progress(int64(n), b.tokens)
-	}
-	return nil
-}
-
-func hasAssistant(msgs []Message) bool {
-	for _, m := range msgs {
-		if m.Role == Assistant {
-			return true
-		}
-	}
-	return false
-}
 
 // conversationKey is a number that looks random and depends on the messages and the seed alone.
 func conversationKey(msgs []Message, seed uint64) uint64 {
