@@ -1,0 +1,31 @@
+#!/bin/sh
+# Builds what the tab needs beside the page:
+#
+#	scripts/build-wasm.sh DIR
+#
+# writes DIR/tezgah.wasm.gz, the engine as wasm, and DIR/worker.js, the script of
+# the worker that runs it, with the loader of the Go toolchain that built it.
+# Needs Go, and esbuild from "npm ci" in this folder's parent.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+web=$(dirname "$here")
+root=$(cd "$web/../.." && pwd)
+out=${1:?usage: build-wasm.sh DIR}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+go=${GO:-go}
+
+cd "$root"
+wasm="$out/tezgah.wasm"
+GOOS=js GOARCH=wasm CGO_ENABLED=0 "$go" build -trimpath -ldflags="-s -w" -o "$wasm" ./cmd/tezgah-web
+gzip -9 -n -c "$wasm" >"$wasm.gz.new"
+mv "$wasm.gz.new" "$wasm.gz"
+rm "$wasm"
+
+cd "$web"
+{
+	cat "$("$go" env GOROOT)/lib/wasm/wasm_exec.js"
+	node_modules/.bin/esbuild src/worker/worker.ts --bundle --format=iife --target=es2022 --minify --log-level=warning
+} >"$out/worker.js.new"
+mv "$out/worker.js.new" "$out/worker.js"
+ls -l "$out/tezgah.wasm.gz" "$out/worker.js"

@@ -1,0 +1,48 @@
+// Which view is shown, from the part of the address behind #, so that a static
+// host needs no rules: #/train/NAME?compare=OTHER.
+import { signal } from "./reactive";
+
+export type View = "home" | "tokenizer" | "train" | "generate";
+
+export interface Route {
+  view: View;
+  /** Behind the view: a run, a model. */
+  name: string;
+  query: URLSearchParams;
+}
+
+const views: readonly string[] = ["tokenizer", "train", "generate"];
+
+export function parseRoute(hash: string): Route {
+  const [path = "", search = ""] = hash.replace(/^#\/?/, "").split("?");
+  const [view = "", name = ""] = path.split("/");
+  return { view: views.includes(view) ? (view as View) : "home", name: decode(name), query: new URLSearchParams(search) };
+}
+
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return "";
+  }
+}
+
+/** The address of a view, for links. */
+export function link(view: View, name = "", query: Record<string, string> = {}): string {
+  const search = new URLSearchParams(query).toString();
+  const path = view === "home" ? "#/" : `#/${view}${name ? "/" + encodeURIComponent(name) : ""}`;
+  return path + (search ? "?" + search : "");
+}
+
+export const route = signal<Route>(parseRoute(location.hash));
+addEventListener("hashchange", () => route.set(parseRoute(location.hash)));
+
+/** Goes to a view; with replace, without a step in the history. */
+export function go(view: View, name = "", query: Record<string, string> = {}, replace = false): void {
+  const to = link(view, name, query);
+  if (to === location.hash) return;
+  if (replace) {
+    history.replaceState(null, "", to);
+    route.set(parseRoute(location.hash));
+  } else location.hash = to;
+}
