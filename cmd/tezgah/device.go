@@ -38,30 +38,29 @@ func (d *deviceFlags) check() error {
 // open opens the backend that the flags ask for and tells the user on standard
 // error what they should know about it.
 func (d *deviceFlags) open() (op.Backend, error) {
-	switch d.device {
-	case "cpu":
-		return d.openCPU()
-	case "auto":
-		b, notice, err := openGPU("auto")
-		if err == nil {
-			say(notice)
-			return b, nil
-		}
-		if !errors.Is(err, gpu.ErrNoAdapter) { // there is one, and it should have worked
-			say("the GPU cannot be used, going on with the CPU: " + err.Error())
-		}
-		return d.openCPU()
-	}
-	b, notice, err := openGPU(d.device)
-	if err != nil {
-		return nil, err
-	}
+	b, notice, err := openDevice(d.device, d.threads)
 	say(notice)
-	return b, nil
+	return b, err
 }
 
-func (d *deviceFlags) openCPU() (op.Backend, error) {
-	return cpu.New(cpu.Options{Threads: d.threads})
+// openDevice opens a backend as --device names it. notice is what the user
+// should know, or empty.
+func openDevice(device string, threads int) (b op.Backend, notice string, err error) {
+	switch device {
+	case "cpu":
+		b, err = cpu.New(cpu.Options{Threads: threads})
+		return b, "", err
+	case "auto":
+		if b, notice, err = openGPU("auto"); err == nil {
+			return b, notice, nil
+		}
+		if notice = ""; !errors.Is(err, gpu.ErrNoAdapter) { // there is one, and it should have worked
+			notice = "the GPU cannot be used, going on with the CPU: " + err.Error()
+		}
+		b, err = cpu.New(cpu.Options{Threads: threads})
+		return b, notice, err
+	}
+	return openGPU(device)
 }
 
 // runner is open with the front of the backend.

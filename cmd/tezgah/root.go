@@ -36,7 +36,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newDemo(), newTokenizer(), newData(), newTrain(), newGenerate(), newChat(), newEval(), newImport(), newExport(),
-		newDevices(), newSelftest(), newBench(), newProfile(),
+		newDevices(), newSelftest(), newBench(), newProfile(), newServe(), newWeb(),
 	)
 	return root
 }

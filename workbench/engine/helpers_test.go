@@ -99,7 +99,9 @@ func testOptions(dir string) Options {
 		Devices: func() []Device {
 			return []Device{{ID: "cpu", Name: "the processor", Kind: "cpu"}, {ID: "cpu2", Name: "the processor again", Kind: "cpu"}}
 		},
-		Sample: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(sampleDocs())), nil },
+		Sample: func(context.Context) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(sampleDocs())), nil
+		},
 	}
 }
 
@@ -280,7 +282,7 @@ func (w *workplace) prepare() {
 func tiny(name string) map[string]any {
 	return map[string]any{
 		"name": name, "data": []map[string]any{{"name": "data"}}, "batch": 2, "context": 16, "max_steps": 40, "lr": 3e-3, "seed": 7,
-		"model": map[string]any{"d_model": 16, "layers": 1, "heads": 2, "kv_heads": 1, "ffn": 32},
+		"model":      map[string]any{"d_model": 16, "layers": 1, "heads": 2, "kv_heads": 1, "ffn": 32},
 		"eval_every": 20, "checkpoint_every": 20,
 	}
 }

@@ -89,7 +89,7 @@ type Run struct {
 	Sample      *sampleOut        `json:"sample,omitempty"`
 	Checkpoints []checkpointFacts `json:"checkpoints"`
 
-	nonFinite int64
+	NonFinite int64 `json:"nonfinite"` // NaN and infinite gradients so far
 }
 
 // Why a run's context ends.
@@ -194,7 +194,7 @@ func (r *run) view() Run {
 		Name: r.name, State: r.stateNow(), Step: sum.step, LastStep: sum.lastStep(), Loss: sum.loss, ValLoss: sum.valLoss, LR: sum.lr,
 		GradNorm: number(sum.norm), Tokens: sum.tokens, TokPerSec: sum.tokPerSec, Elapsed: sum.seconds, Created: r.side.Created,
 		Updated: sum.updated, Device: sum.device, Settings: r.side.Settings, Warnings: sum.watch.list(), Notices: r.notices(),
-		Sample: sum.sample, nonFinite: sum.nonFinite,
+		Sample: sum.sample, NonFinite: sum.nonFinite,
 	}
 	if v.Updated.Before(v.Created) {
 		v.Updated = v.Created

@@ -69,17 +69,29 @@ func (s *Service) activeRuns() (list []*run) {
 }
 
 func (s *Service) listRuns(c *call) error {
+	views := s.Runs()
+	if views == nil {
+		views = []Run{}
+	}
+	slices.SortFunc(views, func(a, b Run) int { return b.Created.Compare(a.Created) })
+	return c.json(views)
+}
+
+// Runs are all runs of the folder as they are now.
+func (s *Service) Runs() []Run {
 	list, err := s.allRuns()
 	if err != nil {
-		return err
+		return nil // the folder is gone, and the runs with it
 	}
 	views := make([]Run, len(list))
 	for i, r := range list {
 		views[i] = r.snapshot()
 	}
-	slices.SortFunc(views, func(a, b Run) int { return b.Created.Compare(a.Created) })
-	return c.json(views)
+	return views
 }
+
+// Generated counts the tokens that models have written since the start.
+func (s *Service) Generated() int64 { return s.generated.Load() }
 
 func (s *Service) getRun(c *call) error {
 	r, err := s.run(c.args[0])
