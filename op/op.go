@@ -174,6 +174,18 @@ type Backend interface {
 	AdamW8(a AdamW8) error
 }
 
+// Rounder is a backend whose device multiplies 16-bit floats much faster than
+// float32, on matrix units. While a type is set, matrix products may round their
+// inputs to it; sums stay float32, and so does everything else.
+type Rounder interface {
+	// RoundProducts sets the type: BF16, F16, or F32 for exact inputs, which is
+	// how a backend begins. An error says what the device has.
+	RoundProducts(t tensor.DType) error
+	// Rounding lists the types that RoundProducts takes on this device, best for
+	// training first; none without matrix units.
+	Rounding() []tensor.DType
+}
+
 // Fuser is what a backend may add where one pass is faster than several. A
 // Runner uses it when it is there and otherwise runs the parts one by one.
 type Fuser interface {

@@ -46,6 +46,8 @@ type Backend struct {
 	numbersKnown  [numberSlots]bool
 	optimizerSlot map[optimizerKey]int
 
+	matrix matrixUnits
+
 	forward  *attentionShape // fixed by benchmarks, else nil
 	backward *backwardShape
 
@@ -59,6 +61,7 @@ var (
 	_ op.Backend  = (*Backend)(nil)
 	_ op.Fuser    = (*Backend)(nil)
 	_ op.Measurer = (*Backend)(nil)
+	_ op.Rounder  = (*Backend)(nil)
 )
 
 // New returns a backend on an open device, which it closes with Close. Errors:
@@ -88,6 +91,7 @@ func New(dev *gpu.Device, o Options) (*Backend, error) {
 	if err := b.checkHalf(); err != nil {
 		return nil, err
 	}
+	b.findMatrixUnits()
 	return b, nil
 }
 
@@ -158,6 +162,7 @@ func (b *Backend) Limits() op.Limits {
 		MaxBufferBytes:  int64(l.BufferSize),
 		MaxBindingBytes: int64(l.BindingSize),
 		F16:             b.features.F16,
+		FreeBytes:       int64(b.dev.FreeBytes()),
 	}
 }
 

@@ -304,6 +304,23 @@ func (s *stepBench) run() error {
 // share, and a profile of one.
 func BenchmarkStep(tb *testing.B) {
 	b, real := benchBackend(tb)
+	benchStep(tb, b, real)
+}
+
+// BenchmarkStepMatrix is BenchmarkStep with products on the matrix units.
+func BenchmarkStepMatrix(tb *testing.B) {
+	b, real := benchBackend(tb)
+	for _, input := range b.Rounding() {
+		tb.Run(input.String(), func(tb *testing.B) {
+			if err := b.RoundProducts(input); err != nil {
+				tb.Fatal(err)
+			}
+			benchStep(tb, b, real)
+		})
+	}
+}
+
+func benchStep(tb *testing.B, b *Backend, real bool) {
 	begun := time.Now()
 	s := newStepBench(tb, b, stepSize(real), true)
 	fmt.Printf("memory allocated in %v\n", time.Since(begun))

@@ -39,6 +39,7 @@ type kernel struct {
 	name    string
 	label   string
 	defines []define
+	module  *gpu.Module // instead of WGSL: a kernel for the matrix units
 	// pipelines by which read bindings are declared read_write, a bit each: the
 	// form for calls whose inputs and outputs lie in one buffer.
 	pipelines map[uint32]*gpu.Pipeline
@@ -66,17 +67,24 @@ func (b *Backend) pipeline(k *kernel, writable uint32) (*gpu.Pipeline, error) {
 	if p, ok := k.pipelines[writable]; ok {
 		return p, nil
 	}
-	source, err := assemble(k.name, b.features, k.defines, writable)
-	if err != nil {
-		return nil, fmt.Errorf("webgpu: %w", err)
-	}
-	p, err := b.dev.NewPipeline(k.label, source)
+	p, err := b.compile(k, writable)
 	if err != nil {
 		return nil, err
 	}
 	k.pipelines[writable] = p
 	b.compiled++
 	return p, nil
+}
+
+func (b *Backend) compile(k *kernel, writable uint32) (*gpu.Pipeline, error) {
+	if k.module != nil {
+		return b.dev.NewModule(k.label, *k.module)
+	}
+	source, err := assemble(k.name, b.features, k.defines, writable)
+	if err != nil {
+		return nil, fmt.Errorf("webgpu: %w", err)
+	}
+	return b.dev.NewPipeline(k.label, source)
 }
 
 // assemble gives the final source of a kernel.

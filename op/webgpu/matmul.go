@@ -85,6 +85,9 @@ func (b *Backend) MatMul(a op.MatMul) error {
 			return b.matvec("matvec", a, f)
 		}
 	}
+	if b.matrix.worth(m, n, k) {
+		return b.matrixMatMul(a)
+	}
 	f.vec = n%4 == 0 && (a.TransA && m%4 == 0 || !a.TransA && k%4 == 0)
 	for {
 		t := b.tile(f, m, n, k)
@@ -224,6 +227,9 @@ func (b *Backend) matvec(name string, a op.MatMul, f matmulForm) error {
 // MatMulGroup runs products that share A: up to three plain ones in one
 // dispatch, so that their tiles fill the GPU together.
 func (b *Backend) MatMulGroup(items []op.MatMul) error {
+	if m, n, k := items[0].Sizes(); b.matrix.worth(m, n, k) {
+		return b.matrixGroup(items)
+	}
 	if f, ok := groupForm(items); ok {
 		m, n, k := items[0].Sizes()
 		for _, a := range items[1:] {
@@ -299,7 +305,7 @@ func (b *Backend) runGroup(items []op.MatMul, f matmulForm, t Tile) error {
 func (b *Backend) GateUp(a op.GateUp) error {
 	m, k := a.X.Dims[0], a.X.Dims[1]
 	n := a.WGate.Dims[1]
-	if m <= maxVecRows || n%4 != 0 || k%4 != 0 || isHalf(a.WGate) != isHalf(a.WUp) || samePlace(a.Out, a.Up) || samePlace(a.Out, a.Gate) {
+	if b.matrix.worth(m, n, k) || m <= maxVecRows || n%4 != 0 || k%4 != 0 || isHalf(a.WGate) != isHalf(a.WUp) || samePlace(a.Out, a.Up) || samePlace(a.Out, a.Gate) {
 		if err := b.MatMulGroup([]op.MatMul{{A: a.X, B: a.WGate, C: a.Gate}, {A: a.X, B: a.WUp, C: a.Up}}); err != nil {
 			return err
 		}

@@ -74,6 +74,13 @@ const (
 	scratchStats           // attention_backward's (lse, delta)
 	scratchDecode          // attention_decode's spans
 	scratchGroup           // unused outputs of matmul_group
+	scratchMatrix          // operands of the matrix units, matrixSlots of them
+	_
+	_
+	_
+	_
+	_
+	scratchMatrixC // a product's padded parts
 	scratchKinds
 )
 

@@ -1,0 +1,136 @@
+// 13_matrix: what surrounds the products of the matrix units (matrix/matmul.comp):
+// operands to 16 bits, padded to whole tiles, and results from padded parts.
+//
+// A result of the conversions holds two 16-bit floats in a u32, the first in the
+// low half: rows of `out_cols`, a multiple of 8, of which `rows` × `cols` come from
+// the source and the rest are zero. NaN stays NaN; what is too large for f16
+// becomes an infinity, so that it is found and not hidden.
+const W16: bool = false;    // the source is f16
+const BF16: bool = false;   // to bfloat16 instead of f16
+// #if W16
+alias ST = f16;
+// #else
+alias ST = f32;
+// #endif
+
+struct CastDims {
+  rows: u32,      // of the source
+  cols: u32,
+  out_rows: u32,  // of the result
+  out_cols: u32,
+}
+
+// to_bf16 rounds to nearest, ties to even, into the low 16 bits.
+fn to_bf16(x: f32) -> u32 {
+  let v = bitcast<u32>(x);
+  if ((v & 0x7fffffffu) > 0x7f800000u) {
+    return (v >> 16u) | 0x40u;   // rounding could turn a NaN into an infinity
+  }
+  return (v + 0x7fffu + ((v >> 16u) & 1u)) >> 16u;
+}
+
+fn pair(x: f32, y: f32) -> u32 {
+  if (BF16) {
+    return to_bf16(x) | (to_bf16(y) << 16u);
+  }
+  return pack2x16float(vec2<f32>(x, y));
+}
+
+// --- KERNEL: matrix_cast ---
+// out (out_rows, out_cols) = src (rows, cols). Eight elements of out per thread,
+// 1-D dispatch over out_rows·out_cols/8.
+@group(0) @binding(0) var<storage, read> src: array<ST>;
+@group(0) @binding(1) var<storage, read_write> out: array<vec4<u32>>;
+@group(0) @binding(2) var<uniform> dims: CastDims;
+
+fn at(row: u32, col: u32) -> f32 {
+  if (row < dims.rows && col < dims.cols) {
+    return f32(src[row * dims.cols + col]);
+  }
+  return 0.0;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let i = flat_id(gid, nwg);
+  let width = dims.out_cols / 8u;
+  if (i >= dims.out_rows * width) {
+    return;
+  }
+  let row = i / width;
+  let col = i % width * 8u;
+  out[i] = vec4<u32>(pair(at(row, col), at(row, col + 1u)), pair(at(row, col + 2u), at(row, col + 3u)),
+    pair(at(row, col + 4u), at(row, col + 5u)), pair(at(row, col + 6u), at(row, col + 7u)));
+}
+
+// --- KERNEL: matrix_cast_t ---
+// out (out_rows, out_cols) = srcᵀ, src (rows, cols): out_rows ≥ cols, out_cols ≥
+// rows. A workgroup turns 64 rows × 32 columns of src; grid (out_rows/32,
+// out_cols/64) rounded up.
+@group(0) @binding(0) var<storage, read> src: array<ST>;
+@group(0) @binding(1) var<storage, read_write> out: array<vec4<u32>>;
+@group(0) @binding(2) var<uniform> dims: CastDims;
+
+const STEP: u32 = 33u;   // 32 columns and one, against bank conflicts
+var<workgroup> tile: array<f32, 64u * STEP>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let row0 = wid.y * 64u;
+  let col0 = wid.x * 32u;
+  for (var i = 0u; i < 8u; i++) {
+    let r = lid / 32u + i * 8u;
+    let c = lid % 32u;
+    var v = 0.0;
+    if (row0 + r < dims.rows && col0 + c < dims.cols) {
+      v = f32(src[(row0 + r) * dims.cols + col0 + c]);
+    }
+    tile[r * STEP + c] = v;
+  }
+  workgroupBarrier();
+  let c = lid / 8u;
+  let r = lid % 8u * 8u;
+  if (col0 + c < dims.out_rows && row0 + r < dims.out_cols) {
+    var o = vec4<u32>();
+    for (var i = 0u; i < 4u; i++) {
+      o[i] = pair(tile[(r + 2u * i) * STEP + c], tile[(r + 2u * i + 1u) * STEP + c]);
+    }
+    out[((col0 + c) * dims.out_cols + row0 + r) / 8u] = o;
+  }
+}
+
+// --- KERNEL: matrix_finish ---
+// c (m, n) = Σ parts (splits, ·, stride), + c, + residual: the parts of a product
+// split along K, or one with ragged tiles. One element per thread, 1-D dispatch.
+struct FinishDims {
+  m: u32,
+  n: u32,
+  stride: u32,   // of a row of parts
+  part: u32,     // elements between parts
+  splits: u32,
+  mode: u32,     // 1: + c, 2: + residual
+}
+@group(0) @binding(0) var<storage, read> parts: array<f32>;
+@group(0) @binding(1) var<storage, read> residual: array<f32>;
+@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+@group(0) @binding(3) var<uniform> dims: FinishDims;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let i = flat_id(gid, nwg);
+  if (i >= dims.m * dims.n) {
+    return;
+  }
+  let at = i / dims.n * dims.stride + i % dims.n;
+  var sum = 0.0;
+  for (var s = 0u; s < dims.splits; s++) {
+    sum += parts[s * dims.part + at];
+  }
+  if ((dims.mode & 1u) != 0u) {
+    sum += c[i];
+  }
+  if ((dims.mode & 2u) != 0u) {
+    sum += residual[i];
+  }
+  c[i] = sum;
+}

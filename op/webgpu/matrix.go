@@ -1,0 +1,310 @@
+package webgpu
+
+import (
+	"fmt"
+	"slices"
+
+	"tezgah/gpu"
+	"tezgah/op"
+	"tezgah/op/webgpu/matrix"
+	"tezgah/tensor"
+)
+
+// matrixUnits is how products run while they may round their inputs. Operands
+// become 16-bit floats in scratch memory, turned into the layout of
+// matrix/matmul.comp and padded to whole tiles; the product then reads no
+// float32.
+type matrixUnits struct {
+	fragments map[tensor.DType]matrix.Fragment // what the device multiplies
+	rounding  tensor.DType                     // F32: off
+	slot      int                              // the next scratch slot for an operand
+}
+
+// matrixSlots is the number of scratch buffers for operands. More than two let
+// the conversion for one product run beside the product before.
+const matrixSlots = scratchMatrixC - scratchMatrix
+
+// findMatrixUnits chooses a fragment for each type that the device multiplies and
+// checks it with a small product, so that a driver that lies is found now.
+func (b *Backend) findMatrixUnits() {
+	b.matrix.fragments = map[tensor.DType]matrix.Fragment{}
+	for _, t := range []tensor.DType{tensor.BF16, tensor.F16} {
+		if f, ok := b.fragment(t); ok {
+			b.matrix.fragments[t] = f
+			if err := b.tryMatrixUnits(t); err != nil {
+				delete(b.matrix.fragments, t)
+				b.notice = joinNotice(b.notice, fmt.Sprintf("NOTE: the matrix units are not used for %v: %v", t, err))
+			}
+		}
+	}
+}
+
+// fragment picks the largest shape whose dimensions divide a tile's parts.
+func (b *Backend) fragment(t tensor.DType) (best matrix.Fragment, ok bool) {
+	input := matrixInput(t)
+	size := b.dev.Features().SubgroupSize
+	for _, s := range b.dev.Info().Matrix {
+		f := matrix.Fragment{M: s.M, N: s.N, K: s.K, Threads: size}
+		if s.Input == input && size > 0 && len(b.matrixTiles(f)) > 0 && f.M*f.N*f.K > best.M*best.N*best.K {
+			best, ok = f, true
+		}
+	}
+	return best, ok
+}
+
+// matrixTiles are the tiles that the device can run.
+func (b *Backend) matrixTiles(f matrix.Fragment) (fit []matrix.Tile) {
+	l := b.dev.Limits()
+	for _, t := range matrix.Tiles {
+		if t.Fits(f, min(l.Invocations, l.WorkgroupSizeX), l.WorkgroupMemory) {
+			fit = append(fit, t)
+		}
+	}
+	return fit
+}
+
+// matrixInput is matrix.Module's name of a type.
+func matrixInput(t tensor.DType) string {
+	if t == tensor.BF16 {
+		return "bf16"
+	}
+	return "f16"
+}
+
+// Rounding lists the types that the matrix units multiply, bfloat16 first: it
+// has float32's range, so that gradients need no scaling.
+func (b *Backend) Rounding() (types []tensor.DType) {
+	for t := range b.matrix.fragments {
+		types = append(types, t)
+	}
+	slices.SortFunc(types, func(x, y tensor.DType) int { return bitOf(x == tensor.BF16, -1, 1) })
+	return types
+}
+
+func bitOf(c bool, yes, no int) int {
+	if c {
+		return yes
+	}
+	return no
+}
+
+// RoundProducts lets products round their inputs to t, or not with F32.
+func (b *Backend) RoundProducts(t tensor.DType) error {
+	if _, ok := b.matrix.fragments[t]; !ok && t != tensor.F32 {
+		return fmt.Errorf("webgpu: products cannot round to %v on %s: its matrix units do %v", t, b.dev.Info().Name, b.Rounding())
+	}
+	b.matrix.rounding = t
+	return nil
+}
+
+// worth reports whether a product is large enough for the matrix units.
+func (u *matrixUnits) worth(m, n, k int) bool {
+	return u.rounding != tensor.F32 && m >= 32 && n >= 32 && k >= 32
+}
+
+// matrixMatMul is MatMul on the matrix units.
+func (b *Backend) matrixMatMul(a op.MatMul) error { return b.matrixGroup([]op.MatMul{a}) }
+
+// matrixGroup runs products that share A, which is converted once.
+func (b *Backend) matrixGroup(items []op.MatMul) error {
+	m, width, k := items[0].Sizes()
+	for _, a := range items[1:] {
+		_, n, _ := a.Sizes()
+		width += n
+	}
+	tile := b.matrixTile(m, width)
+	splits := b.matrixSplits(m, width, k, tile)
+	depth := roundUp(k, tile.BK*splits)
+	sa, err := b.castOperand(items[0].A, !items[0].TransA, depth, roundUp(m, tile.BM))
+	if err != nil {
+		return err
+	}
+	for _, a := range items {
+		_, n, _ := a.Sizes()
+		sb, err := b.castOperand(a.B, a.TransB, depth, roundUp(n, tile.BN))
+		if err != nil {
+			return err
+		}
+		if err := b.matrixProduct(a, tile, sa, sb, splits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// operand is a converted operand: (k, n) 16-bit floats, both padded.
+type operand struct {
+	slot int
+	k, n int
+}
+
+func (o operand) bytes() uint64 { return uint64(2 * o.k * o.n) }
+
+// castOperand converts a tensor, or with turn its transpose, to (k, n).
+func (b *Backend) castOperand(t op.Tensor, turn bool, k, n int) (operand, error) {
+	o := operand{slot: scratchMatrix + b.matrix.slot, k: k, n: n}
+	b.matrix.slot = (b.matrix.slot + 1) % matrixSlots
+	name := "matrix_cast"
+	if turn {
+		name = "matrix_cast_t"
+	}
+	v := variant{name: name}
+	half, bf16 := isHalf(t), b.matrix.rounding == tensor.BF16
+	v.c = [10]int32{bit(half), bit(bf16)}
+	c := b.begin(b.kernel(v, func() []define { return []define{flag("W16", half), flag("BF16", bf16)} }))
+	c.in(t)
+	c.scratch(o.slot, o.bytes(), true)
+	c.words(uint32(t.Rows()), uint32(t.Cols()), uint32(k), uint32(n))
+	if turn {
+		return o, c.grid(uint32(ceil(k, 32)), uint32(ceil(n, 64)), 1)
+	}
+	return o, c.threads(k * n / 8)
+}
+
+func roundUp(n, unit int) int { return ceil(n, unit) * unit }
+
+// matrixProduct runs one product on converted operands, in parts along K.
+func (b *Backend) matrixProduct(a op.MatMul, t matrix.Tile, sa, sb operand, splits int) error {
+	m, n, _ := a.Sizes()
+	// The result goes straight to C when it consists of whole tiles.
+	direct := splits == 1 && m%t.BM == 0 && n%t.BN == 0 && !(a.Acc && a.Residual.Ok())
+	c := b.begin(b.matrixKernel(t, b.matrix.rounding))
+	c.scratch(sa.slot, sa.bytes(), false)
+	c.scratch(sb.slot, sb.bytes(), false)
+	start := uint32(0)
+	if direct && a.Acc {
+		start = 2
+	}
+	if direct && a.Residual.Ok() {
+		start = 1
+		c.out(a.Residual) // only read; see matrixKernel
+	} else {
+		c.memory(b.none, 0, b.none.Size(), true)
+	}
+	stride, part := sb.n, sa.n*sb.n
+	if direct {
+		stride, part = n, 0
+		c.out(a.C)
+	} else {
+		c.scratch(scratchMatrixC, uint64(4*splits*part), true)
+	}
+	c.words(uint32(sa.n/t.BM), uint32(sb.n/t.BN), uint32(sa.n/8), uint32(sb.n/8), uint32(stride), uint32(sa.k/t.BK/splits), start, uint32(part))
+	if err := c.grid(uint32(sa.n/t.BM*(sb.n/t.BN)), 1, uint32(splits)); err != nil || direct {
+		return err
+	}
+	return b.matrixFinish(a, splits, stride, part)
+}
+
+// matrixFinish adds the parts of a product and puts them into C.
+func (b *Backend) matrixFinish(a op.MatMul, splits, stride, part int) error {
+	m, n, _ := a.Sizes()
+	c := b.begin(b.plain("matrix_finish"))
+	c.scratch(scratchMatrixC, uint64(4*splits*part), false)
+	c.inOr(a.Residual)
+	c.out(a.C)
+	c.words(uint32(m), uint32(n), uint32(stride), uint32(part), uint32(splits), uint32(bit(a.Acc)|bit(a.Residual.Ok())<<1))
+	return c.threads(m * n)
+}
+
+// matrixKernel finds the kernel of a tile. Its residual is declared read_write,
+// because it may lie in C's buffer.
+func (b *Backend) matrixKernel(t matrix.Tile, input tensor.DType) *kernel {
+	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN), bit(input == tensor.BF16)}}
+	k := b.kernel(v, nil)
+	if k.module == nil {
+		f := b.matrix.fragments[input]
+		code, _ := matrix.Module("matmul", matrixInput(input)) // embedded; a test reads them all
+		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: f.Threads, Constants: t.Constants(f), Slots: []gpu.Slot{
+			{Name: "a"}, {Name: "b"}, {Name: "r", Kind: gpu.ReadWrite}, {Name: "c", Kind: gpu.ReadWrite}, {Name: "dims", Kind: gpu.UniformSlot}}}
+	}
+	return k
+}
+
+// matrixTile chooses a tile: the fastest that is not larger than the result.
+func (b *Backend) matrixTile(m, n int) matrix.Tile {
+	tiles := b.matrixTiles(b.matrix.fragments[b.matrix.rounding])
+	best := tiles[0]
+	for _, t := range tiles {
+		if t.BM <= roundUp(m, 32) && t.BN <= roundUp(n, 32) {
+			best = t
+			break
+		}
+	}
+	return best
+}
+
+// matrixSplits is in how many parts along K a product is cut: enough to fill the
+// device, as long as a part stays deep.
+func (b *Backend) matrixSplits(m, n, k int, t matrix.Tile) int {
+	const slots = 264 // workgroups that a large GPU runs at once
+	tiles := ceil(m, t.BM) * ceil(n, t.BN)
+	if tiles >= slots/2 || k < 1024 {
+		return 1
+	}
+	most := int(b.dev.Limits().BindingSize / uint64(4*roundUp(m, t.BM)*roundUp(n, t.BN)))
+	return max(1, min(slots/tiles, k/512, most))
+}
+
+// tryMatrixUnits multiplies small matrices whose product is known exactly: whole
+// numbers below 8, which both types hold.
+func (b *Backend) tryMatrixUnits(t tensor.DType) error {
+	const m, n, k = 48, 80, 96 // ragged for every tile
+	var bufs []op.Buffer
+	defer func() {
+		for _, x := range bufs {
+			b.Free(x)
+		}
+		b.matrix.rounding = tensor.F32
+	}()
+	make := func(label string, rows, cols int, values []float32) (op.Tensor, error) {
+		buf, err := b.Alloc(label, tensor.F32, rows*cols)
+		if err != nil {
+			return op.Tensor{}, err
+		}
+		bufs = append(bufs, buf)
+		x := op.Of(buf, 0, rows, cols)
+		return x, b.Write(x, gpu.Bytes(values))
+	}
+	va, vb := wholes(m*k, 5), wholes(k*n, 7)
+	ta, err := make("matrix test a", m, k, va)
+	if err != nil {
+		return err
+	}
+	tb, err := make("matrix test b", k, n, vb)
+	if err != nil {
+		return err
+	}
+	got := slices.Repeat([]float32{-1}, m*n)
+	tc, err := make("matrix test c", m, n, got)
+	if err != nil {
+		return err
+	}
+	b.matrix.rounding = t
+	if err := b.matrixMatMul(op.MatMul{A: ta, B: tb, C: tc}); err != nil {
+		return err
+	}
+	if err := b.Read(gpu.Bytes(got), tc); err != nil {
+		return err
+	}
+	for i := range m {
+		for j := range n {
+			var want float32
+			for l := range k {
+				want += va[i*k+l] * vb[l*n+j]
+			}
+			if got[i*n+j] != want {
+				return fmt.Errorf("a product of whole numbers gave %v at (%d, %d), want %v", got[i*n+j], i, j, want)
+			}
+		}
+	}
+	return nil
+}
+
+// wholes are n whole numbers from −3 to 3.
+func wholes(n, step int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32((i*step+i/7)%7 - 3)
+	}
+	return v
+}

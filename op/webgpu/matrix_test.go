@@ -1,0 +1,129 @@
+package webgpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"tezgah/gpu"
+	"tezgah/op"
+	"tezgah/tensor"
+)
+
+// matrixBackend is a backend with matrix units, or the test is skipped.
+func matrixBackend(t *testing.T) *Backend {
+	t.Helper()
+	b := open(t, gpu.Options{}, Options{})
+	if len(b.Rounding()) == 0 {
+		t.Skipf("%s has no matrix units that can be reached", b.Device())
+	}
+	return b
+}
+
+// TestMatrixProducts compares every form of a product with sums in float64 of
+// inputs that were rounded by the host: only the order of the additions differs.
+func TestMatrixProducts(t *testing.T) {
+	b := matrixBackend(t)
+	for _, input := range b.Rounding() {
+		for _, s := range [][3]int{{64, 64, 32}, {128, 128, 64}, {33, 70, 45}, {100, 32, 200}, {64, 96, 1100}} {
+			for form := range 8 {
+				a := op.MatMul{TransA: form&1 != 0, TransB: form&2 != 0, Acc: form&4 != 0}
+				for _, residual := range []bool{false, true} {
+					name := fmt.Sprintf("%v %v %+v residual %v", input, s, a, residual)
+					if err := checkMatrixProduct(b, input, s, a, residual); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+func checkMatrixProduct(b *Backend, input tensor.DType, s [3]int, a op.MatMul, residual bool) error {
+	m, n, k := s[0], s[1], s[2]
+	r := rand.New(rand.NewPCG(uint64(m*n), uint64(k)))
+	var bufs []op.Buffer
+	defer func() {
+		for _, x := range bufs {
+			b.Free(x)
+		}
+	}()
+	var failed error
+	put := func(rows, cols int) (op.Tensor, []float32) {
+		v := make([]float32, rows*cols)
+		for i := range v {
+			v[i] = float32(r.NormFloat64())
+		}
+		buf, err := b.Alloc("x", tensor.F32, len(v))
+		if err != nil {
+			failed = err
+			return op.Tensor{}, v
+		}
+		bufs = append(bufs, buf)
+		x := op.Of(buf, 0, rows, cols)
+		failed = b.Write(x, gpu.Bytes(v))
+		return x, v
+	}
+	var va, vb, vc, vr []float32
+	if a.TransA {
+		a.A, va = put(k, m)
+	} else {
+		a.A, va = put(m, k)
+	}
+	if a.TransB {
+		a.B, vb = put(n, k)
+	} else {
+		a.B, vb = put(k, n)
+	}
+	a.C, vc = put(m, n)
+	if residual {
+		a.Residual, vr = put(m, n)
+	}
+	if failed != nil {
+		return failed
+	}
+	if err := b.RoundProducts(input); err != nil {
+		return err
+	}
+	defer b.RoundProducts(tensor.F32)
+	if err := b.MatMul(a); err != nil {
+		return err
+	}
+	got := make([]float32, m*n)
+	if err := b.Read(gpu.Bytes(got), a.C); err != nil {
+		return err
+	}
+	round := func(x float32) float64 {
+		if input == tensor.BF16 {
+			return float64(tensor.FromBF16(tensor.ToBF16(x)))
+		}
+		return float64(tensor.FromF16(tensor.ToF16(x)))
+	}
+	for i := range m {
+		for j := range n {
+			var sum, size float64
+			for l := range k {
+				x, y := va[i*k+l], vb[l*n+j]
+				if a.TransA {
+					x = va[l*m+i]
+				}
+				if a.TransB {
+					y = vb[j*k+l]
+				}
+				p := round(x) * round(y)
+				sum, size = sum+p, size+math.Abs(p)
+			}
+			if a.Acc {
+				sum += float64(vc[i*n+j])
+			}
+			if residual {
+				sum += float64(vr[i*n+j])
+			}
+			if d := math.Abs(float64(got[i*n+j]) - sum); !(d <= (size+8)*float64(k)*6e-8) {
+				return fmt.Errorf("c[%d, %d] is %v, want %v", i, j, got[i*n+j], sum)
+			}
+		}
+	}
+	return nil
+}
