@@ -91,6 +91,10 @@ func (d *data) loadChats(c Config) (train, held *chat.Set, err error) {
 	if l.Train.Len() == 0 {
 		return nil, nil, fmt.Errorf("no conversations in %s", strings.Join(c.Chats, ", "))
 	}
+	if c.ValData == "" && l.Val.Len() == 0 {
+		return nil, nil, fmt.Errorf("%s: all of the %d conversations are equal, so none can be held out to measure on: give more of them, or others with --val-data",
+			strings.Join(c.Chats, ", "), l.Train.Len())
+	}
 	if c.ValData == "" {
 		return l.Train, l.Val, nil
 	}

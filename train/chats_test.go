@@ -17,6 +17,7 @@ import (
 	"tezgah/model"
 	"tezgah/op"
 	"tezgah/optim"
+	"tezgah/runlog"
 	"tezgah/tensor"
 )
 
@@ -77,6 +78,10 @@ func TestSFTLearns(t *testing.T) {
 	}
 	if s := strings.Join(notices, "\n"); !strings.Contains(s, "<|im_start|>, <|im_end|>") || !strings.Contains(s, "chatml") {
 		t.Errorf("notices %q do not name the added tokens", notices)
+	}
+	log, err := os.ReadFile(filepath.Join(tr.opt.Dir, runlog.FileName))
+	if err != nil || !bytes.Contains(log, []byte(`"message":"the tokenizer gets`)) {
+		t.Errorf("the log does not name the added tokens, %v", err)
 	}
 	l := losses(t, tr.opt.Dir)
 	if first, last := l[0], l[len(l)-1]; !(first > 2 && last < first/2 && res.Val.LossNats < first/2 && res.Val.BitsPerByte > 0) {
@@ -322,6 +327,11 @@ func TestSFTRefusals(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("{\"messages\":[{\"role\":\"robot\",\"content\":\"x\"}]}\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	one := filepath.Join(dir, "one.jsonl")
+	line := `{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}` + "\n"
+	if err := os.WriteFile(one, []byte(line+line), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		change func(*Config)
 		want   string
@@ -333,6 +343,7 @@ func TestSFTRefusals(t *testing.T) {
 		"missing file":         {func(c *Config) { c.Chats = []string{dir + "/none.jsonl"} }, "none.jsonl"},
 		"unknown role":         {func(c *Config) { c.Chats = []string{bad} }, "robot"},
 		"context too short":    {func(c *Config) { c.Context = 4 }, "context"},
+		"nothing to hold out":  {func(c *Config) { c.Chats = []string{one} }, "--val-data"},
 		"missing val data":     {func(c *Config) { c.ValData = dir + "/none.jsonl" }, "none.jsonl"},
 		"missing start":        {func(c *Config) { c.InitFrom = dir + "/none" }, "none"},
 		"no passes":            {func(c *Config) { c.Epochs = -1 }, "epochs"},

@@ -30,6 +30,10 @@ func (t *Trainer) openLog(resume bool) error {
 	err = log.Event(kind, t.state.Step, "", runlog.Start{
 		Version: t.opt.Version, Device: t.backend.Device(), Seed: t.cfg.Seed, Config: t.cfg, Args: t.opt.Args,
 	})
+	for _, s := range t.early {
+		t.event(runlog.KindWarning, s)
+	}
+	t.early = nil
 	if err != nil || t.cfg.NoTensorBoard {
 		return err
 	}
@@ -107,9 +111,12 @@ func (t *Trainer) event(kind runlog.Kind, msg string) {
 	t.log.Event(kind, t.state.Step, msg, nil)
 }
 
+// notice tells the user and the log, which may not be open yet.
 func (t *Trainer) notice(s string) {
 	if t.log != nil {
-		t.log.Event(runlog.KindWarning, t.state.Step, s, nil)
+		t.event(runlog.KindWarning, s)
+	} else {
+		t.early = append(t.early, s)
 	}
 	if t.opt.Observer.Notice != nil {
 		t.opt.Observer.Notice(s)

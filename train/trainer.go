@@ -82,7 +82,8 @@ type Trainer struct {
 	tb   *runlog.TensorBoard // nil without event files
 	data *data
 
-	tbLate bool // earlier steps were logged without event files
+	tbLate bool     // earlier steps were logged without event files
+	early  []string // notices from before the log was open
 
 	// What the device holds; replaced as a whole after a lost device.
 	backend op.Backend
