@@ -7,6 +7,7 @@ For every model:
   logits     of every position of TEXT's windows: the largest difference, relative to the largest logit, is below 1e-4
   greedy     200 tokens after each of three prompts are the same ids
   tensors    of the .llm, read by the safetensors package, are those of the loaded model
+  chat       of a model with a chat template: two answers of a conversation, greedy, are those of `tezgah chat`, and end where they do
   others     f16, bf16 and sharded folders load; their weights are the float32 ones rounded, to the bit
 Prints one JSON line for each model and one for all; exits 1 when something differs."""
 import json, os, subprocess, sys, tempfile
@@ -74,6 +75,27 @@ def check_greedy(tok, model, llm):
     return {"greedy_equal_of": equal, "greedy_distinct_tokens": distinct}
 
 
+def check_chat(folder, llm):
+    """A conversation as transformers holds it: its own template, its own end tokens."""
+    tok, model = AutoTokenizer.from_pretrained(folder), load(folder)
+    if tok.chat_template is None:
+        return {}
+    asked, talk, answers = ["3 + 4?", "7 + 11?"], [], []
+    for question in asked:
+        talk.append({"role": "user", "content": question})
+        ids = tok.apply_chat_template(talk, add_generation_prompt=True, return_tensors="pt", return_dict=True)["input_ids"]
+        with torch.no_grad():
+            new = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=40, pad_token_id=0)[0, ids.shape[1]:].tolist()
+        ended = new[-1] in model.generation_config.eos_token_id
+        answers.append([tok.decode(new[:-1] if ended else new), ended])
+        talk.append({"role": "assistant", "content": answers[-1][0]})
+    done = subprocess.run([tezgah, "chat", llm, "--device", "cpu", "--temperature", "0", "--max-tokens", "40", "--json"],
+                          input="\n".join(asked) + "\n", capture_output=True, text=True)
+    ours = [json.loads(l) for l in done.stdout.splitlines()]
+    return {"chat_ends": model.generation_config.eos_token_id, "chat_answers": answers,
+            "chat_equal": answers == [[o["content"], o["reason"] == "end"] for o in ours]}
+
+
 def check_tensors(model, llm):
     theirs = model.state_dict()
     names = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "wq": "self_attn.q_proj", "wk": "self_attn.k_proj",
@@ -113,8 +135,8 @@ def check(llm):
         r = {"model": os.path.basename(llm), "tied": c.tie_word_embeddings, "heads": c.num_attention_heads, "kv_heads": c.num_key_value_heads,
              "head_dim": c.head_dim, "rope": c.rope_parameters["rope_type"], "params": model.num_parameters()}
         r |= check_ids(tok, llm) | check_logits(model, llm, temp) | check_greedy(tok, model, llm) | check_tensors(model, llm)
-        r |= check_others(model, llm, temp)
-    r["ok"] = (r["ids_equal"] and r["text_comes_back"] and r["special_tokens_in_text"] > 0 and r["relative_difference"] < 1e-4
+        r |= check_others(model, llm, temp) | check_chat(folder, llm)
+    r["ok"] = (r.get("chat_equal", True) and r["ids_equal"] and r["text_comes_back"] and r["special_tokens_in_text"] > 0 and r["relative_difference"] < 1e-4
                and all(a == b for a, b in r["greedy_equal_of"]) and r["tensors"] == r["tensors_equal"]
                and r["others"]["f16"] and r["others"]["bf16"] and r["others"]["sharded"] and r["others"]["sharded_files"] > 1)
     return r
