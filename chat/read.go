@@ -2,7 +2,6 @@ package chat
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,35 +9,7 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"tezgah/corpus"
 )
-
-// Conversation is one line of a jsonl file.
-type Conversation struct {
-	Messages []Message
-	Source   string // path of the file, "-" for standard input
-	Line     int    // from 1
-}
-
-// Walk calls f with every conversation of the input, in the order of corpus.WalkLines, which finds and unpacks the
-// files. A line that ParseLine refuses, or for which f returns an error made by Conversation.Bad, ends the walk with
-// file and line, unless opt.SkipBad counts and skips it.
-func Walk(ctx context.Context, opt corpus.InputOptions, f func(Conversation) error) (corpus.WalkStats, error) {
-	return corpus.WalkLines(ctx, opt, func(l corpus.Line) error {
-		c := Conversation{Source: l.Source, Line: l.Line}
-		var err error
-		if c.Messages, err = ParseLine(l.JSON); err != nil {
-			return c.Bad(err)
-		}
-		return f(c)
-	})
-}
-
-// Bad wraps an error that concerns this conversation alone.
-func (c Conversation) Bad(err error) error {
-	return &corpus.BadInputError{Path: c.Source, Line: c.Line, Err: err}
-}
 
 // ParseLine reads one conversation:
 //

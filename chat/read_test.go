@@ -2,7 +2,6 @@ package chat
 
 import (
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -127,25 +126,18 @@ const (
 	onlyAsking = `{"messages":[{"role":"user","content":"hums?"}]}` + "\n"
 )
 
-// TestWalkNamesPlace: errors name file and line, SkipBad counts, and an error that is no bad line is not skipped.
-func TestWalkNamesPlace(t *testing.T) {
+// TestLoadNamesPlace: files of a folder, packed or not; errors name file and line, and SkipBad counts.
+func TestLoadNamesPlace(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "a.jsonl", good+"\n"+good)
 	writeFile(t, dir, "b.jsonl.gz", good+`{"messages":[{"role":"tool","content":"x"}]}`+"\n"+good)
 	writeFile(t, dir, "c.txt", "not read")
-	var places []string
-	collect := func(c Conversation) error {
-		places = append(places, filepath.Base(c.Source)+":"+string(rune('0'+c.Line)))
-		return nil
-	}
-	opt := corpus.InputOptions{Paths: []string{dir}}
-	_, err := Walk(context.Background(), opt, collect)
-	if err == nil || !strings.Contains(err.Error(), `b.jsonl.gz:2: message 1: the role "tool"`) {
+	from := func(o *LoadOptions) { o.Input = corpus.InputOptions{Paths: []string{dir}} }
+	if _, err := load(t, "", from); err == nil || !strings.Contains(err.Error(), `b.jsonl.gz:2: message 1: the role "tool"`) {
 		t.Errorf("got %v", err)
 	}
-	places, opt.SkipBad = nil, true
-	stats, err := Walk(context.Background(), opt, collect)
-	if want := []string{"a.jsonl:1", "a.jsonl:3", "b.jsonl.gz:1", "b.jsonl.gz:3"}; err != nil || !slices.Equal(places, want) || stats.Bad != 1 || stats.Documents != 4 {
-		t.Errorf("walked %q, %+v, %v", places, stats, err)
+	l, err := load(t, "", func(o *LoadOptions) { from(o); o.Input.SkipBad = true })
+	if err != nil || l.Train.Len() != 4 || l.Files.Bad != 1 || l.Files.Documents != 4 || l.Files.Files != 2 {
+		t.Errorf("loaded %+v, %v", l, err)
 	}
 }

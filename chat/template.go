@@ -4,8 +4,8 @@
 //
 //	template.go  Template: messages to tokens, with what is learned; names.go holds chatml and llama3
 //	message.go   Message and its JSON
-//	read.go      Walk: conversations out of jsonl files, folders, gzip and zstd
-//	load.go      Load: encoded conversations in memory (set.go), a part of them held out (split.go)
+//	read.go      ParseLine: one line of jsonl
+//	load.go      Load: the conversations of files and folders, encoded in memory (set.go), a part held out (split.go)
 //	pack.go      conversations packed into rows of T tokens
 //	sampler.go   Sampler: rows in a seeded order, for training; Windows: in a fixed order, for evaluation
 //
