@@ -2,11 +2,10 @@ package checkpoint
 
 import (
 	"bufio"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,9 +31,7 @@ func createAtomic(path string) (*atomicFile, error) {
 	dir, base := filepath.Split(path)
 	removeTemps(dir, base)
 	for {
-		var r [8]byte
-		rand.Read(r[:])
-		name := filepath.Join(dir, "."+base+tempMark+hex.EncodeToString(r[:]))
+		name := filepath.Join(dir, fmt.Sprintf(".%s%s%016x", base, tempMark, rand.Uint64()))
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 		if errors.Is(err, os.ErrExist) {
 			continue
