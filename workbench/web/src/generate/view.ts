@@ -1,6 +1,6 @@
 // The Generate tab: a model, a prompt or a chat, how to choose the next token,
 // and the text as it comes.
-import { fmt, m } from "../i18n";
+import { fmt, localNumber, m } from "../i18n";
 import { models } from "../state/lists";
 import { type Child, h } from "../ui/dom";
 import { action, card, check, details, field, segmented, select } from "../ui/parts";
@@ -105,11 +105,11 @@ function samplingField(key: state.SamplingKey): Element {
   const set = (e: Event) => value.set((e.target as HTMLInputElement).value);
   const error = () => (state.isBad(key) ? m.generate.between(fmt.number(state.ranges[key][0], 2), fmt.number(state.ranges[key][1], 2)) : undefined);
   const slider = sliders[key];
-  return field({ label, help, error, class: "sampling" }, (a) =>
+  return field({ label, help, error, class: slider ? "sampling" : "sampling inline" }, (a) =>
     h(
       "div.with-slider",
       slider ? h("input", { type: "range", min: slider[0], max: slider[1], step: slider[2], "aria-label": label, value: () => String(state.valueOf(key) ?? slider[0]), oninput: set }) : null,
-      h("input.short", { ...a, type: "text", inputmode: "decimal", autocomplete: "off", value, placeholder: key === "seed" ? m.generate.random : "", oninput: set }),
+      h("input.short", { ...a, type: "text", inputmode: "decimal", autocomplete: "off", value: () => localNumber(value()), placeholder: key === "seed" ? m.generate.random : "", oninput: set }),
     ),
   );
 }

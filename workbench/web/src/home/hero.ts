@@ -35,13 +35,18 @@ export function hero(first: boolean): Element {
   );
 }
 
-/** A cloth that is half woven: letters of warp, tokens of weft. */
+/** A cloth on its loom, half woven, with a diamond as on a kilim. */
 function loom(): Element {
-  const rows = 9;
-  const columns = 14;
-  const cells: Element[] = [];
-  for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) cells.push(h("span", { class: (r + c) % 2 === 0 ? `over dye${(r * 5 + c * 3) % 7}` : "under", style: { "--n": r * columns + c } }));
-  return h("div.loom", { "aria-hidden": "true" }, cells);
+  const rows = 13;
+  const columns = 15;
+  const picks = Array.from({ length: rows }, (_, r) => {
+    const cells = Array.from({ length: columns }, (_, c) => {
+      const ring = (Math.abs(r - 6) + Math.abs(c - 7)) % 6;
+      return h("span", { class: `dye${ring} ${(r + c) % 2 === 0 ? "over" : "under"}` });
+    });
+    return h("div.pick", { style: { "--n": r } }, cells);
+  });
+  return h("div.loom", { "aria-hidden": "true" }, picks);
 }
 
 /** The demo as it runs: a thread of steps, the one at work opened. */

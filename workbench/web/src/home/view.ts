@@ -21,7 +21,7 @@ export function homeView(): Child {
   continueDemo();
   const first = computed(() => runs().length === 0 && models().length === 0);
   const demoing = computed(() => demo() !== undefined);
-  return () => (demoing() ? [demoCard(), first() ? null : shelves()] : first() ? [hero(true), importCard()] : [h("h1.visually-hidden", m.home.title), shelves(), hero(false)]);
+  return () => (demoing() ? [demoCard(), first() ? null : shelves()] : first() ? [hero(true), importCard()] : [h("header.view-head", h("h1", m.home.title)), shelves(), hero(false)]);
 }
 
 function shelves(): Child {

@@ -47,3 +47,8 @@ export const fmt = {
   moment: (iso: string) => format.formatMoment(now(), iso),
   list: (items: string[]) => new Intl.ListFormat(now(), { type: "conjunction" }).format(items),
 };
+
+/** A number as it was entered or preset, with the point of the language. */
+export function localNumber(text: string): string {
+  return now() === "tr" ? text.replace(".", ",") : text;
+}

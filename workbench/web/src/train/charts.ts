@@ -4,6 +4,7 @@ import { type ColumnName, type RunLog, useLog } from "../state/runlog";
 import { runs } from "../state/lists";
 import { chart, type Line, type Range } from "../ui/chart";
 import { type Child, h } from "../ui/dom";
+import { icon } from "../ui/icons";
 import { check, newId, segmented } from "../ui/parts";
 import { computed, effect, onCleanup, signal } from "../ui/reactive";
 import { go, route } from "../ui/router";
@@ -162,7 +163,7 @@ function comparison(name: string): Child {
       ? null
       : h(
           "details.details.compare",
-          h("summary", h("span", m.charts.compare, () => (compared().length > 0 ? ` (${compared().length})` : ""))),
+          h("summary", h("span", m.charts.compare, () => (compared().length > 0 ? ` (${compared().length})` : "")), icon("down")),
           h("div.details-body", others().map((r) => check(r.name, () => compared().includes(r.name), toggle(r.name), undefined, { disabled: () => !compared().includes(r.name) && compared().length >= comparedAtMost }))),
         );
 }

@@ -39,16 +39,16 @@ function numbers(plan: Plan): Child {
   );
 }
 
-/** Parts of the memory as pieces of one bar, with what is free behind it. */
+/** Parts of the memory as pieces of one bar. */
 function memoryBar(plan: Plan): Child {
-  const whole = Math.max(plan.total, plan.free);
   const words = m.memory as Record<string, string>;
   const parts = plan.memory.filter((p) => p.bytes > 0);
+  if (parts.length === 0) return null;
   const verdict = plan.free > 0 ? m.plan.memoryOf(fmt.bytes(plan.total), fmt.bytes(plan.free)) : fmt.bytes(plan.total);
   return h(
     "div.memory",
     h("p.memory-head", h("span", m.plan.memory), h("strong", { class: plan.fits ? "" : "bad" }, verdict)),
-    h("div.memory-bar", { "aria-hidden": "true" }, parts.map((p, i) => h("span", { class: `part${i % 6}`, style: { width: `${(100 * p.bytes) / whole}%` } }))),
+    h("div.memory-bar", { "aria-hidden": "true" }, parts.map((p, i) => h("span", { class: `part${i % 6}`, style: { width: `${(100 * p.bytes) / plan.total}%` } }))),
     h("ul.memory-legend", parts.map((p, i) => h("li", h("span.swatch", { class: `part${i % 6}`, "aria-hidden": "true" }), h("span", words[p.label] ?? engineWords(p.label)), h("span.numbers", fmt.bytes(p.bytes))))),
     plan.fits ? null : h("p.field-error", { role: "alert" }, m.plan.tooLarge),
   );

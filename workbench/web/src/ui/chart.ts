@@ -2,7 +2,7 @@
 // values under the cursor, and zoom by dragging that several charts share.
 import uPlot from "uplot";
 import { h } from "./dom";
-import { effect, onCleanup, type Signal } from "./reactive";
+import { effect, onCleanup, signal, type Signal } from "./reactive";
 import { theme } from "./theme";
 
 export interface Line {
@@ -38,17 +38,18 @@ const css = (name: string) => getComputedStyle(document.documentElement).getProp
 
 export function chart(options: ChartOptions): HTMLElement {
   const readout = h("ul.readout");
-  const host = h("div.chart-host");
+  const host = h("div.chart-host", { role: "img" });
   const element = h("figure.chart", h("figcaption", h("h3", options.title), readout), host);
+  const width = signal(0);
   let plot: uPlot | undefined;
   let lines: Line[] = [];
   let shape = "";
 
   const write = (at: number | null) => {
-    const rows = lines.filter((l) => !l.quiet).map((l) => readoutRow(l, at, options));
-    readout.replaceChildren(...rows);
+    readout.replaceChildren(...lines.filter((l) => !l.quiet).map((l) => readoutRow(l, at, options)));
   };
-  const observer = new ResizeObserver(() => plot?.setSize({ width: host.clientWidth, height }));
+  // Nothing is drawn before the page has given the chart a width.
+  const observer = new ResizeObserver(() => width.set(host.clientWidth));
   observer.observe(host);
   onCleanup(() => {
     observer.disconnect();
@@ -57,23 +58,26 @@ export function chart(options: ChartOptions): HTMLElement {
 
   effect(() => {
     lines = options.lines();
-    const range = options.range();
+    host.setAttribute("aria-label", options.describe());
+    if (!plot || plot.cursor.idx == null) write(null);
+    if (width() === 0) return;
     const log = options.log();
     const now = [theme(), log, ...lines.map((l) => [l.label, l.color, l.faint, l.dashed])].join("|");
     const data = joined(lines);
     if (now !== shape || !plot) {
       plot?.destroy();
-      plot = new uPlot(plotOptions(options, lines, log, host, write), data, host);
+      plot = new uPlot(plotOptions(options, lines, log, width.peek(), write), data, host);
       shape = now;
     } else plot.setData(data, false);
-    const x = data[0] as number[];
-    const [min, max] = range ?? [x[0] ?? 0, x[x.length - 1] ?? 1];
-    plot.setScale("x", { min, max: max > min ? max : min + 1 });
-    host.setAttribute("aria-label", options.describe());
-    if (plot.cursor.idx == null) write(null);
+    if (plot.width !== width.peek()) plot.setSize({ width: width.peek(), height });
+    showRange(plot, options.range(), data[0] as number[]);
   });
-  host.setAttribute("role", "img");
   return element;
+}
+
+function showRange(plot: uPlot, range: Range, x: number[]): void {
+  const [min, max] = range ?? [x[0] ?? 0, x[x.length - 1] ?? 1];
+  plot.setScale("x", { min, max: max > min ? max : min + 1 });
 }
 
 /** uPlot wants one column of x for all lines. */
@@ -86,10 +90,10 @@ function joined(lines: Line[]): uPlot.AlignedData {
   return uPlot.join(full.map((l) => [l.x, l.y] as uPlot.AlignedData));
 }
 
-function plotOptions(options: ChartOptions, lines: Line[], log: boolean, host: HTMLElement, write: (at: number | null) => void): uPlot.Options {
+function plotOptions(options: ChartOptions, lines: Line[], log: boolean, width: number, write: (at: number | null) => void): uPlot.Options {
   const axis = { stroke: css("--muted"), grid: { stroke: css("--rule"), width: 1 }, ticks: { show: false }, font: `11px ${css("--sans")}` };
   return {
-    width: Math.max(120, host.clientWidth),
+    width,
     height,
     legend: { show: false },
     padding: [8, 8, 0, 0],

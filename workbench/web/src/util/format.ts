@@ -31,10 +31,14 @@ export function formatFixed(language: Language, n: number | null | undefined, di
   return numberFormat(language, { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(n);
 }
 
-/** 1,049,728 as 1.05M, in three significant digits. */
+/**
+ * 1,049,728 as 1.05M, in three significant digits. Turkish writes thousands out:
+ * their short form, B for bin, reads as bytes.
+ */
 export function formatCompact(language: Language, n: number | null | undefined): string {
   if (n === undefined || n === null || !Number.isFinite(n)) return "–";
-  return numberFormat(language, { notation: "compact", maximumSignificantDigits: 3 }).format(n);
+  const out = language === "tr" && Math.abs(n) < 999_500;
+  return numberFormat(language, { notation: out ? "standard" : "compact", maximumSignificantDigits: 3 }).format(n);
 }
 
 /** A share of one as percent. */
