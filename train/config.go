@@ -64,6 +64,10 @@ type Config struct {
 	CheckpointEvery int64 `json:"checkpoint_every"` // steps between checkpoints; 0: a tenth of the run; negative: only at the end
 	Keep            int   `json:"keep"`             // checkpoints kept; 0: 3; negative: all
 
+	SampleEvery  int64  `json:"sample_every,omitempty"`  // steps between texts that the model writes into the log; 0: never
+	SamplePrompt string `json:"sample_prompt,omitempty"` // what they begin with; with Chats, what is asked
+	SampleTokens int    `json:"sample_tokens,omitempty"` // tokens of such a text at most; 0: 64
+
 	NoTensorBoard bool `json:"no_tensorboard,omitempty"` // no event files beside the log
 }
 
@@ -165,6 +169,12 @@ func (c Config) Validate() error {
 		return bad("max-time", c.MaxTime, "a positive duration such as 90m")
 	case !(c.TargetLoss >= 0):
 		return bad("target-loss", c.TargetLoss, "a positive number of nats")
+	case c.SampleEvery < 0:
+		return bad("sample-every", c.SampleEvery, "a positive number of steps, or 0 for no samples")
+	case c.SampleTokens < 0 || c.SampleTokens > 1<<16:
+		return bad("sample-tokens", c.SampleTokens, "1 to 65536, or 0 for 64")
+	case c.SampleEvery > 0 && len(c.Chats) > 0 && c.SamplePrompt == "":
+		return fmt.Errorf("sample-prompt is empty, want a question for the model to answer")
 	}
 	for _, d := range c.Data {
 		if !(d.Weight >= 0) || math.IsInf(d.Weight, 0) {

@@ -69,6 +69,11 @@ func (t *Trainer) loop(ctx context.Context) (string, error) {
 		if evalErr != nil { // interrupted; the step itself was taken
 			return "", evalErr
 		}
+		if every(t.cfg.SampleEvery, t.state.Step) {
+			if err := t.sample(ctx); err != nil {
+				return "", err
+			}
+		}
 		if val != nil && t.cfg.TargetLoss > 0 && *val <= t.cfg.TargetLoss {
 			return "target", nil
 		}

@@ -35,6 +35,7 @@ type Observer struct {
 	Start  func(Info)                             // once, before the first step
 	Step   func(runlog.Step, Pace)                // after every step
 	Eval   func(int64, EvalResult)                // after every evaluation
+	Sample func(step int64, prompt, text string)  // when the model has written a text
 	Save   func(step int64, path string)
 	Notice func(string) // something the user should know
 }
@@ -82,8 +83,9 @@ type Trainer struct {
 	tb   *runlog.TensorBoard // nil without event files
 	data *data
 
-	tbLate bool     // earlier steps were logged without event files
-	early  []string // notices from before the log was open
+	noSamples bool     // one has failed
+	tbLate    bool     // earlier steps were logged without event files
+	early     []string // notices from before the log was open
 
 	// What the device holds; replaced as a whole after a lost device.
 	backend op.Backend
@@ -142,7 +144,7 @@ func New(cfg Config, opt Options) (*Trainer, error) {
 
 // Resume goes on with the run in opt.Dir from its newest whole checkpoint, or
 // from its beginning when none was saved. change may alter limits (MaxSteps,
-// MaxTime, TargetLoss, Keep, EvalEvery, CheckpointEvery, NoTensorBoard); nil changes nothing.
+// MaxTime, TargetLoss, Keep, EvalEvery, CheckpointEvery, NoTensorBoard, samples); nil changes nothing.
 // What decides the weights, the schedule's Total included, stays as it was.
 func Resume(opt Options, change func(*Config)) (*Trainer, error) {
 	cfg, err := LoadConfig(opt.Dir)

@@ -118,6 +118,9 @@ func (f *trainFlags) register(cmd *cobra.Command) {
 	fl.Int64Var(&c.EvalTokens, "eval-tokens", 65536, "held-out tokens of an evaluation (negative: all)")
 	fl.Int64Var(&c.CheckpointEvery, "checkpoint-every", 0, "steps between checkpoints (0: a tenth of the run)")
 	fl.IntVar(&c.Keep, "keep", 3, "checkpoints to keep (negative: all)")
+	fl.Int64Var(&c.SampleEvery, "sample-every", 0, "steps between texts that the model writes (0: none)")
+	fl.StringVar(&c.SamplePrompt, "sample-prompt", "", "what they begin with; with --sft, what is asked")
+	fl.IntVar(&c.SampleTokens, "sample-tokens", 64, "their length at most")
 }
 
 // checkRun refuses flags that do not make one run.
@@ -175,7 +178,8 @@ func (f *trainFlags) run(cmd *cobra.Command) error {
 }
 
 // limits are the flags that a resumed run may change.
-var limits = []string{"max-steps", "max-time", "target-loss", "keep", "eval-every", "eval-tokens", "checkpoint-every", "tensorboard"}
+var limits = []string{"max-steps", "max-time", "target-loss", "keep", "eval-every", "eval-tokens", "checkpoint-every", "tensorboard",
+	"sample-every", "sample-prompt", "sample-tokens"}
 
 // goOn resumes a run; only limits may be given with it.
 func (f *trainFlags) goOn(cmd *cobra.Command) error {
@@ -203,6 +207,9 @@ func (f *trainFlags) goOn(cmd *cobra.Command) error {
 		set(&c.EvalEvery, f.cfg.EvalEvery, changed("eval-every"))
 		set(&c.EvalTokens, f.cfg.EvalTokens, changed("eval-tokens"))
 		set(&c.CheckpointEvery, f.cfg.CheckpointEvery, changed("checkpoint-every"))
+		set(&c.SampleEvery, f.cfg.SampleEvery, changed("sample-every"))
+		set(&c.SamplePrompt, f.cfg.SamplePrompt, changed("sample-prompt"))
+		set(&c.SampleTokens, f.cfg.SampleTokens, changed("sample-tokens"))
 		set(&c.NoTensorBoard, !f.tensorBoard, changed("tensorboard"))
 	})
 	if err != nil {
@@ -264,6 +271,9 @@ func observe(status *statusLine) train.Observer {
 				bits = fmt.Sprintf(", %.3f bits per byte", e.BitsPerByte)
 			}
 			status.print("step %s: validation loss %.4f, perplexity %.2f%s", count(step), e.LossNats, e.Perplexity, bits)
+		},
+		Sample: func(step int64, prompt, text string) {
+			status.print("--- step %s writes ---\n%s%s\n---", count(step), prompt, text)
 		},
 		Save:   func(step int64, path string) { status.set("saved %s", path) },
 		Notice: func(s string) { status.print("note: %s", s) },
