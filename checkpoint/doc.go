@@ -13,5 +13,8 @@
 //
 // Open tensor.go first (what a tensor in a file is), then writer.go and
 // file.go (safetensors out and in), llm.go (what .llm adds), atomic.go and
-// dir.go (the run folder). docs/formats.md draws the bytes.
+// dir.go (the run folder). Models of other programs: llama.go has every
+// tensor's name in each format; hf_save.go and hf_open.go are transformers'
+// folders, peft.go adapters, gguf.go llama.cpp's file. docs/formats.md draws
+// the bytes.
 package checkpoint

@@ -411,6 +411,13 @@ func FuzzHFText(f *testing.F) {
 				c.tensors()
 			}
 		}
+		if uniqueKeys(index) == nil && !json.Valid(index) {
+			t.Errorf("accepted the JSON %q", index)
+		}
+		_, _ = pickTemplate(index)
+		if a, err := parseLoRA(index); err == nil && (a.Rank < 1 || len(a.Targets) == 0) {
+			t.Errorf("accepted the adapters %+v", a)
+		}
 		files, _, err := parseIndex(index)
 		for _, name := range files {
 			if err == nil && filepath.Base(name) != name {
