@@ -38,10 +38,16 @@ func (b *Bencher) AdamW(n int) error {
 type StepOptions struct {
 	Batch, Context  int
 	Mixed, Moments8 bool
+	// Round is what products may round their inputs to on matrix units: BF16 or
+	// F16; F32, the zero value, for exact inputs.
+	Round tensor.DType
+	// HeadRows is how many rows of logits exist at once, 0 for the default.
+	HeadRows int
 }
 
 // trainingStep is a model ready to train on random tokens.
 type trainingStep struct {
+	r               *op.Runner
 	params          *model.Params
 	graph           *model.Graph
 	adam            *optim.AdamW
@@ -49,12 +55,15 @@ type trainingStep struct {
 }
 
 func newTrainingStep(r *op.Runner, cfg model.Config, opt StepOptions) (s *trainingStep, err error) {
-	s = &trainingStep{}
+	s = &trainingStep{r: r}
 	defer func() {
 		if err != nil {
 			s.close()
 		}
 	}()
+	if err = round(r.Backend(), opt.Round); err != nil {
+		return s, err
+	}
 	s.params, err = model.NewParams(r, cfg, model.ParamOptions{
 		Grads: true, Moments: !opt.Moments8, Moments8: opt.Moments8, Mirror: opt.Mixed && r.Backend().Limits().F16,
 	})
@@ -64,7 +73,7 @@ func newTrainingStep(r *op.Runner, cfg model.Config, opt StepOptions) (s *traini
 	if err = s.params.Init(1); err != nil {
 		return s, err
 	}
-	if s.graph, err = model.NewGraph(r, s.params, model.TrainOptions{Batch: opt.Batch, Context: opt.Context}); err != nil {
+	if s.graph, err = model.NewGraph(r, s.params, model.TrainOptions{Batch: opt.Batch, Context: opt.Context, LossChunkRows: opt.HeadRows}); err != nil {
 		return s, err
 	}
 	if s.adam, err = optim.New(r, s.params, optim.Defaults()); err != nil {
@@ -74,7 +83,20 @@ func newTrainingStep(r *op.Runner, cfg model.Config, opt StepOptions) (s *traini
 	return s, nil
 }
 
+// round sets the rounding of products; F32 needs nothing of the backend.
+func round(b op.Backend, t tensor.DType) error {
+	r, ok := b.(op.Rounder)
+	if !ok && t != tensor.F32 {
+		return fmt.Errorf("%s has no matrix units: products cannot round to %v", b.Device(), t)
+	}
+	if !ok {
+		return nil
+	}
+	return r.RoundProducts(t)
+}
+
 func (s *trainingStep) close() {
+	_ = round(s.r.Backend(), tensor.F32)
 	if s.graph != nil {
 		s.graph.Close()
 	}
@@ -86,9 +108,19 @@ func (s *trainingStep) close() {
 // run does one step: forward, backward, gradient norm, clip and AdamW, with the
 // read-backs that training does.
 func (s *trainingStep) run() error {
-	if err := s.graph.MicroStep(s.tokens, s.targets, nil, 1/float32(len(s.tokens))); err != nil {
+	if err := s.record(); err != nil {
 		return err
 	}
+	return s.finish()
+}
+
+// record hands forward and backward pass to the device.
+func (s *trainingStep) record() error {
+	return s.graph.MicroStep(s.tokens, s.targets, nil, 1/float32(len(s.tokens)))
+}
+
+// finish reads the loss and updates the weights.
+func (s *trainingStep) finish() error {
 	if _, err := s.graph.LossSum(); err != nil {
 		return err
 	}
@@ -115,26 +147,77 @@ func (b *Bencher) Step(name string, cfg model.Config, opt StepOptions) error {
 	return errors.Join(err, stepErr)
 }
 
-// ProfileStep runs training steps with every operation timed alone, each less
-// the overhead of an empty call.
-func ProfileStep(r *op.Runner, cfg model.Config, opt StepOptions, steps int, overhead time.Duration) (*op.Profile, error) {
+// StepProfile is where the time of training steps goes.
+type StepProfile struct {
+	*op.Profile
+	Clock bool          // by the device's own clock; else each call ran alone
+	Step  time.Duration // of an undisturbed step, its wait included: the shortest of some
+	Host  time.Duration // in which the host recorded it
+}
+
+// Method says how the operations were timed.
+func (p StepProfile) Method() string {
+	if p.Clock {
+		return "timestamps of the device around every kernel"
+	}
+	return "each call timed alone: start, wait, less the cost of an empty call"
+}
+
+// ProfileStep runs training steps and times their operations: with the device's
+// own clock where it has one, else each alone, less the overhead of an empty call.
+func ProfileStep(r *op.Runner, cfg model.Config, opt StepOptions, steps int, overhead time.Duration) (p StepProfile, err error) {
 	s, err := newTrainingStep(r, cfg, opt)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	defer s.close()
 	if err := s.run(); err != nil { // builds kernels and touches memory
-		return nil, err
+		return p, err
 	}
-	prof := &op.Profile{Overhead: overhead}
-	r.SetProfile(prof)
-	defer r.SetProfile(nil)
+	p.Profile = &op.Profile{Overhead: overhead}
+	if p.Step, p.Host, err = s.time(max(steps, 3)); err != nil {
+		return p, err
+	}
 	for range steps {
-		if err := s.run(); err != nil {
-			return nil, err
+		if err := s.profile(&p); err != nil {
+			return p, err
 		}
 	}
-	return prof, nil
+	return p, nil
+}
+
+// time runs undisturbed steps and returns the shortest.
+func (s *trainingStep) time(n int) (step, host time.Duration, err error) {
+	step, host = time.Hour, time.Hour
+	for range n {
+		start := time.Now()
+		if err := s.record(); err != nil {
+			return 0, 0, err
+		}
+		host = min(host, time.Since(start))
+		if err := s.finish(); err != nil {
+			return 0, 0, err
+		}
+		step = min(step, time.Since(start))
+	}
+	return step, host, nil
+}
+
+// profile adds one step to p.
+func (s *trainingStep) profile(p *StepProfile) error {
+	stop, ok, err := s.r.ProfileKernels(p.Profile)
+	if err != nil {
+		return err
+	}
+	if p.Clock = ok; !ok {
+		s.r.SetProfile(p.Profile)
+		defer s.r.SetProfile(nil)
+		return s.run()
+	}
+	if err := s.run(); err != nil {
+		return err
+	}
+	return stop()
 }
 
 func randomTokens(n, vocab int) (tokens, targets []int32) {

@@ -30,7 +30,7 @@
 //
 //	(*Device).Submit() error    hand what was recorded to the GPU
 //	(*Device).Wait() error      Submit, then wait until it is done
-//	(*Device).StartTiming(n) error, StopTiming() ([]KernelTime, error)
+//	(*Device).StartTiming(n) error, Timed() int, StopTiming() ([]KernelTime, error)
 //	(*Device).Info(), Limits(), Features(), Notice(), Memory(), FreeBytes(), Lost(), Close()
 //	(*Device).LoadCache(name, &v) bool, SaveCache(name, v) error
 //

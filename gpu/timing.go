@@ -21,8 +21,11 @@ type timing struct {
 	most   int
 }
 
+// MaxTimed is the most dispatches that can be timed at once.
+const MaxTimed = 16384
+
 // StartTiming makes the GPU note the time before and after each of the next
-// dispatches, at most n (1 to 2048). Every dispatch becomes a pass of its own
+// dispatches, at most n (1 to MaxTimed). Every dispatch becomes a pass of its own
 // meanwhile, which costs the host time but not the kernels. Errors:
 // ErrNoTimestamps.
 func (d *Device) StartTiming(n int) (err error) {
@@ -30,14 +33,22 @@ func (d *Device) StartTiming(n int) (err error) {
 		return err
 	}
 	defer rescue("timing", &err)
-	if n < 1 || n > 2048 || d.timing != nil {
-		return invalid("timing: %d dispatches, want 1 to 2048 and no timing running", n)
+	if n < 1 || n > MaxTimed || d.timing != nil {
+		return invalid("timing: %d dispatches, want 1 to %d and no timing running", n, MaxTimed)
 	}
 	if err := d.drv.startTiming(n); err != nil {
 		return d.failed("timing", err)
 	}
 	d.timing = &timing{most: n}
 	return nil
+}
+
+// Timed is the number of dispatches that were timed since StartTiming.
+func (d *Device) Timed() int {
+	if d.timing == nil {
+		return 0
+	}
+	return len(d.timing.labels)
 }
 
 // StopTiming waits for the GPU and returns the times of the dispatches since

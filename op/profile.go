@@ -8,7 +8,10 @@ import (
 
 // Profile gathers time and cost per label.
 type Profile struct {
-	rows map[string]*ProfileRow
+	rows    map[string]*ProfileRow
+	kernels map[string]*ProfileRow
+	timer   Timer  // while the device's own clock is used
+	spans   []span // the calls since then
 	// Overhead is subtracted from each call: the cost of an empty submit on a
 	// device, measured by the caller; zero on a CPU.
 	Overhead time.Duration
@@ -22,25 +25,74 @@ type ProfileRow struct {
 	Cost
 }
 
-func (p *Profile) add(label string, c Cost, d time.Duration) {
-	if p.rows == nil {
-		p.rows = map[string]*ProfileRow{}
+// Timer is what a backend may add whose device notes when each kernel ran.
+type Timer interface {
+	// StartTiming notes the times of the kernels from now on; false when this
+	// device cannot.
+	StartTiming() (bool, error)
+	// Started is the number of kernels since StartTiming.
+	Started() int
+	// StopTiming waits and returns every kernel's time, in order.
+	StopTiming() ([]KernelTime, error)
+}
+
+// KernelTime is how long one kernel ran on the device.
+type KernelTime struct {
+	Kernel string
+	Time   time.Duration
+}
+
+// span is a call and the kernels that it started.
+type span struct {
+	label       string
+	cost        Cost
+	first, last int
+}
+
+// resolve spreads the kernels' times over the calls that started them.
+func (p *Profile) resolve(times []KernelTime) {
+	for _, s := range p.spans {
+		var sum time.Duration
+		for _, k := range times[min(s.first, len(times)):min(s.last, len(times))] {
+			sum += k.Time
+		}
+		addRow(&p.rows, s.label, s.cost, sum)
 	}
-	row := p.rows[label]
+	for _, k := range times {
+		addRow(&p.kernels, k.Kernel, Cost{}, k.Time)
+	}
+	p.spans, p.timer = nil, nil
+}
+
+// Kernels returns the time of each kernel in descending order: more detail than
+// Rows, without costs. It is empty unless the device's own clock was used.
+func (p *Profile) Kernels() []ProfileRow { return sortedRows(p.kernels) }
+
+func (p *Profile) add(label string, c Cost, d time.Duration) {
+	addRow(&p.rows, label, c, max(d-p.Overhead, 0))
+}
+
+func addRow(rows *map[string]*ProfileRow, label string, c Cost, d time.Duration) {
+	if *rows == nil {
+		*rows = map[string]*ProfileRow{}
+	}
+	row := (*rows)[label]
 	if row == nil {
 		row = &ProfileRow{Label: label}
-		p.rows[label] = row
+		(*rows)[label] = row
 	}
 	row.Calls++
-	row.Time += max(d-p.Overhead, 0)
+	row.Time += d
 	row.FLOPs += c.FLOPs
 	row.Bytes += c.Bytes
 }
 
 // Rows returns the rows in descending time.
-func (p *Profile) Rows() []ProfileRow {
-	rows := make([]ProfileRow, 0, len(p.rows))
-	for _, r := range p.rows {
+func (p *Profile) Rows() []ProfileRow { return sortedRows(p.rows) }
+
+func sortedRows(all map[string]*ProfileRow) []ProfileRow {
+	rows := make([]ProfileRow, 0, len(all))
+	for _, r := range all {
 		rows = append(rows, *r)
 	}
 	slices.SortFunc(rows, func(a, b ProfileRow) int {

@@ -58,6 +58,31 @@ func (r *Runner) Flush() {
 // runs alone: start, wait, stop the clock.
 func (r *Runner) SetProfile(p *Profile) { r.profile = p }
 
+// ProfileKernels attaches p with the device's own clock: calls run as they
+// always do, and stop, which must be called, adds the times of their kernels to
+// p and detaches it. ok is false, and nothing is attached, on a device without
+// such a clock.
+func (r *Runner) ProfileKernels(p *Profile) (stop func() error, ok bool, err error) {
+	timer, has := r.b.(Timer)
+	if !has {
+		return nil, false, nil
+	}
+	if ok, err := timer.StartTiming(); err != nil || !ok {
+		return nil, false, err
+	}
+	p.timer = timer
+	r.profile = p
+	return func() error {
+		r.profile = nil
+		times, err := timer.StopTiming()
+		if err != nil {
+			return err
+		}
+		p.resolve(times)
+		return r.err
+	}, true, nil
+}
+
 // begin reports whether the call may run.
 func (r *Runner) begin(check error) bool {
 	if r.err != nil {
@@ -67,7 +92,11 @@ func (r *Runner) begin(check error) bool {
 		r.err = check
 		return false
 	}
-	if r.profile != nil {
+	switch p := r.profile; {
+	case p == nil:
+	case p.timer != nil:
+		p.spans = append(p.spans, span{first: p.timer.Started()})
+	default:
 		if r.err = r.b.Sync(); r.err != nil {
 			return false
 		}
@@ -81,9 +110,14 @@ func (r *Runner) end(label string, c Cost, err error) {
 		r.err = fmt.Errorf("%s: %w", label, err)
 		return
 	}
-	if r.profile != nil {
+	switch p := r.profile; {
+	case p == nil:
+	case p.timer != nil:
+		s := &p.spans[len(p.spans)-1]
+		s.label, s.cost, s.last = label, c, p.timer.Started()
+	default:
 		if r.err = r.b.Sync(); r.err == nil {
-			r.profile.add(label, c, time.Since(r.start))
+			p.add(label, c, time.Since(r.start))
 		}
 	}
 }

@@ -12,16 +12,10 @@ import (
 
 type benchFlags struct {
 	deviceFlags
-	preset   string
-	vocab    int
-	batch    int
-	context  int
-	untied   bool
-	mixed    bool
-	moments8 bool
-	only     string
-	each     time.Duration
-	json     bool
+	stepFlags
+	only string
+	each time.Duration
+	json bool
 }
 
 func newBench() *cobra.Command {
@@ -35,14 +29,8 @@ func newBench() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run() },
 	}
 	f.deviceFlags.register(cmd)
+	f.stepFlags.register(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.preset, "preset", "mini", "model whose shapes are measured")
-	fl.IntVar(&f.vocab, "vocab-size", 0, "0: the preset's")
-	fl.IntVar(&f.batch, "batch", 4, "rows of a step")
-	fl.IntVar(&f.context, "context", 512, "tokens of a row")
-	fl.BoolVar(&f.untied, "untied", false, "an output matrix of its own")
-	fl.BoolVar(&f.mixed, "mixed", false, "16-bit weights where the device has them")
-	fl.BoolVar(&f.moments8, "moments8", false, "8-bit optimizer moments")
 	fl.StringVar(&f.only, "only", "", "gemm, adamw, step or decode (empty: all)")
 	fl.DurationVar(&f.each, "each", time.Second, "time for each measurement")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
@@ -58,20 +46,9 @@ func (f *benchFlags) run() error {
 			return err
 		}
 	}
-	cfg, err := model.Preset(f.preset)
+	cfg, step, err := f.resolve()
 	if err != nil {
-		return usageError{err}
-	}
-	if f.vocab > 0 {
-		cfg.VocabSize = f.vocab
-	}
-	if f.batch < 1 || f.context < 1 {
-		return usagef("--batch is %d and --context %d, want positive numbers", f.batch, f.context)
-	}
-	cfg.Context = f.context
-	cfg.Tied = cfg.Tied && !f.untied
-	if err := cfg.Validate(); err != nil {
-		return usageError{err}
+		return err
 	}
 	r, err := f.runner()
 	if err != nil {
@@ -91,7 +68,7 @@ func (f *benchFlags) run() error {
 		fmt.Printf("%s\npeak %.0f GFLOP/s, %.1f GB/s, empty call %.1f µs\n\n", rep.Device, rep.PeakGFLOPS, rep.PeakGBPerSec, rep.SubmitMicros)
 		fmt.Printf("%-46s %10s %8s %12s %7s\n", "", "median ms", "spread", "", "of peak")
 	}
-	if err := f.measure(b, cfg); err != nil {
+	if err := f.measure(b, cfg, step); err != nil {
 		return err
 	}
 	if f.json {
@@ -100,17 +77,15 @@ func (f *benchFlags) run() error {
 	return nil
 }
 
-func (f *benchFlags) measure(b *bench.Bencher, cfg model.Config) error {
+func (f *benchFlags) measure(b *bench.Bencher, cfg model.Config, step bench.StepOptions) error {
 	parts := []struct {
 		name string
 		run  func() error
 	}{
 		{"gemm", func() error { return b.MatMuls(cfg, f.batch*f.context) }},
 		{"adamw", func() error { return b.AdamW(min(cfg.NumParams(), 32<<20)) }},
-		{"step", func() error {
-			return b.Step(f.preset, cfg, bench.StepOptions{Batch: f.batch, Context: f.context, Mixed: f.mixed, Moments8: f.moments8})
-		}},
-		{"decode", func() error { return b.Decode(f.preset, cfg, min(64, f.context), f.mixed) }},
+		{"step", func() error { return b.Step(f.preset, cfg, step) }},
+		{"decode", func() error { return b.Decode(f.preset, cfg, min(64, f.context), step.Mixed) }},
 	}
 	for _, p := range parts {
 		if f.only == "" || f.only == p.name {

@@ -62,6 +62,7 @@ var (
 	_ op.Fuser    = (*Backend)(nil)
 	_ op.Measurer = (*Backend)(nil)
 	_ op.Rounder  = (*Backend)(nil)
+	_ op.Timer    = (*Backend)(nil)
 )
 
 // New returns a backend on an open device, which it closes with Close. Errors:

@@ -353,9 +353,18 @@ func benchStep(tb *testing.B, b *Backend, real bool) {
 		tb.Fatal(err)
 	}
 	p := &op.Profile{Overhead: overhead}
-	s.r.SetProfile(p)
+	stop, ok, err := s.r.ProfileKernels(p)
+	if err != nil || !ok {
+		tb.Fatalf("no timestamps: %v", err)
+	}
 	if err := s.run(); err != nil {
 		tb.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		tb.Fatal(err)
+	}
+	for _, row := range p.Kernels() {
+		fmt.Printf("kernel %-30s %4d calls %9.3f ms\n", row.Label, row.Calls, row.Time.Seconds()*1e3)
 	}
 	var sum time.Duration
 	for _, row := range p.Rows() {

@@ -1,6 +1,7 @@
 package webgpu
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -164,4 +165,26 @@ func (b *Backend) MatMulRate(m, n, k int, transA, transB, half bool, tile string
 	}
 	d, err := b.shortest(8, func() error { return p.run(b, used) })
 	return 2 * float64(m) * float64(n) * float64(k) / seconds(d-overhead), used, err
+}
+
+// StartTiming begins to note the times of kernels, where the device can.
+func (b *Backend) StartTiming() (bool, error) {
+	err := b.dev.StartTiming(gpu.MaxTimed)
+	if errors.Is(err, gpu.ErrNoTimestamps) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Started is the number of kernels since StartTiming.
+func (b *Backend) Started() int { return b.dev.Timed() }
+
+// StopTiming waits and returns the kernels' times.
+func (b *Backend) StopTiming() ([]op.KernelTime, error) {
+	stamps, err := b.dev.StopTiming()
+	times := make([]op.KernelTime, len(stamps))
+	for i, s := range stamps {
+		times[i] = op.KernelTime{Kernel: s.Kernel, Time: time.Duration(s.Nanoseconds)}
+	}
+	return times, err
 }

@@ -182,9 +182,6 @@ func (s *Service) probeSteps(ctx context.Context, j *job, cfg train.Config, devi
 // profileSteps is how many steps a profile averages.
 const profileSteps = 3
 
-// profileMethod is said with every profile.
-const profileMethod = "each call timed alone: start, wait, less the cost of an empty call"
-
 // profileRow is one operation's part of a step.
 type profileRow struct {
 	Name          string  `json:"name"`
@@ -243,14 +240,14 @@ func (s *Service) profileRun(ctx context.Context, j *job, cfg train.Config, devi
 	if err != nil {
 		return nil, err
 	}
-	rows, ms := profileRows(prof, peak, profileSteps)
+	rows, ms := profileRows(prof.Profile, peak, profileSteps)
 	return map[string]any{
-		"method": profileMethod, "step_ms": ms, "rows": rows, "device": b.Device(),
+		"method": prof.Method(), "step_ms": ms, "rows": rows, "device": b.Device(),
 		"peak_tflops": peak.FLOPS / 1e12, "peak_gb_per_s": peak.BytesPerSec / 1e9,
 	}, nil
 }
 
-func profileRows(prof *op.Profile, peak op.Peak, steps int) (rows []profileRow, totalMs float64) {
+func profileRows(prof interface{ Rows() []op.ProfileRow }, peak op.Peak, steps int) (rows []profileRow, totalMs float64) {
 	rows = []profileRow{}
 	for _, r := range prof.Rows() {
 		totalMs += r.Time.Seconds() * 1e3 / float64(steps)
