@@ -34,6 +34,7 @@ type AdapterInfo struct {
 	Driver  string // driver or API version, as far as it can be known
 	Limits  Limits
 	Matrix  []MatrixShape // products that the matrix units do; none where they cannot be reached
+	Matrix2 bool          // VK_NV_cooperative_matrix2: a sum can become a factor without going through memory
 }
 
 // MatrixShape is one product of a subgroup's matrix units: (M, K) × (K, N) of

@@ -41,7 +41,7 @@ func directAdapters() (found []adapter, probed []string) {
 		for _, a := range list {
 			direct.adapters = append(direct.adapters, adapter{handle: a, AdapterInfo: AdapterInfo{
 				Name: a.Name, Vendor: a.Vendor, Kind: directKind(a.Kind), Backend: BackendVulkan, Driver: a.Driver,
-				Limits: directLimits(a.Limits), Matrix: matrixShapes(a.Matrix),
+				Limits: directLimits(a.Limits), Matrix: matrixShapes(a.Matrix), Matrix2: a.Matrix2,
 			}})
 		}
 	})

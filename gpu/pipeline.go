@@ -183,7 +183,7 @@ func (d *Device) NewModule(label string, m Module) (p *Pipeline, err error) {
 	if !ok {
 		return nil, invalid("%s: SPIR-V is for devices that are reached straight on Vulkan, this is %s", what, d.info)
 	}
-	key := fmt.Sprintf("%s %d %v %x", m.Entry, m.Subgroup, m.Constants, sha256.Sum256(Bytes(m.Code)))
+	key := fmt.Sprintf("%s %d %v %v %x", m.Entry, m.Subgroup, m.Constants, m.Slots, sha256.Sum256(Bytes(m.Code)))
 	if p, ok := d.pipelines[key]; ok {
 		return p, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 
@@ -78,7 +79,14 @@ func (b *Backend) pipeline(k *kernel, writable uint32) (*gpu.Pipeline, error) {
 
 func (b *Backend) compile(k *kernel, writable uint32) (*gpu.Pipeline, error) {
 	if k.module != nil {
-		return b.dev.NewModule(k.label, *k.module)
+		m := *k.module
+		m.Slots = slices.Clone(m.Slots)
+		for i := range m.Slots {
+			if writable>>i&1 != 0 {
+				m.Slots[i].Kind = gpu.ReadWrite
+			}
+		}
+		return b.dev.NewModule(k.label, m)
 	}
 	source, err := assemble(k.name, b.features, k.defines, writable)
 	if err != nil {
