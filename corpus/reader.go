@@ -9,9 +9,6 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 )
 
 // maxRecord bounds one jsonl line, one parquet value and one piece of text, and by that the memory of the readers.
@@ -279,28 +276,24 @@ func (o *openInput) decompress(counted *countingReader) error {
 	if packing == packDetect {
 		packing = detectPacking(raw)
 	}
-	var inner io.Reader
-	var name string
+	unpack, name := newGzip, "gzip"
 	switch packing {
 	case packGzip:
-		name = "gzip"
-		z, err := gzip.NewReader(raw)
-		if err != nil {
-			return counted.blame(o.in.path, name, err)
-		}
-		o.unpack, inner = z, z
 	case packZstd:
-		name = "zstd"
-		z, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
-		if err != nil {
-			return counted.blame(o.in.path, name, err)
-		}
-		o.unpack, inner = z.IOReadCloser(), z
+		unpack, name = newZstd, "zstd"
 	default:
 		o.content = raw
 		return nil
 	}
-	o.content = &unpackReader{r: inner, raw: counted, path: o.in.path, name: name}
+	z, err := unpack(raw)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("input %s: %w", o.in.path, err)
+	}
+	if err != nil {
+		return counted.blame(o.in.path, name, err)
+	}
+	o.unpack = z
+	o.content = &unpackReader{r: z, raw: counted, path: o.in.path, name: name}
 	return nil
 }
 
