@@ -34,6 +34,17 @@ func readBase(path string) (baseModel, error) {
 	return b, nil
 }
 
+// ModelTokenizer reads the tokenizer of a .llm file and the name of its chat
+// template, empty for none, without loading the model. A file of adapters has
+// them in the base model beside it.
+func ModelTokenizer(path string) (t *bpe.Tokenizer, template string, err error) {
+	b, err := readBase(path)
+	if err == nil && b.tokenizer == nil {
+		err = fmt.Errorf("%s holds no tokenizer", path)
+	}
+	return b.tokenizer, b.template, err
+}
+
 // withBase makes InitFrom, which may be a run folder, name one model file, and
 // takes the architecture from there when none is given.
 func (c Config) withBase() (_ Config, notices []string, err error) {

@@ -15,7 +15,6 @@ import (
 
 	"tezgah/bpe"
 	"tezgah/chat"
-	"tezgah/checkpoint"
 	"tezgah/generate"
 	"tezgah/model"
 	"tezgah/op"
@@ -96,16 +95,11 @@ func (f *chatFlags) run(ctx context.Context, path string) error {
 // templateOf finds the template before anything is loaded: the one that the
 // flag or the file names, if the file's tokenizer has its tokens.
 func (f *chatFlags) templateOf(file string) (*chat.Template, error) {
-	m, err := checkpoint.OpenLLM(file)
+	tok, own, err := train.ModelTokenizer(file)
 	if err != nil {
 		return nil, err
 	}
-	defer m.Close()
-	tok, err := bpe.Parse(m.Header.Tokenizer)
-	if err != nil {
-		return nil, fmt.Errorf("%s: its tokenizer: %w", file, err)
-	}
-	name := cmp.Or(f.template, m.Header.ChatTemplate)
+	name := cmp.Or(f.template, own)
 	if name == "" {
 		return nil, noTemplate(file, tok)
 	}

@@ -16,6 +16,7 @@ import (
 	"tezgah/bpe"
 	"tezgah/checkpoint"
 	"tezgah/corpus"
+	"tezgah/train"
 )
 
 func newTokenizer() *cobra.Command {
@@ -314,15 +315,8 @@ func printTokenizer(t *bpe.Tokenizer, text []byte) {
 func loadTokenizer(path string) (*bpe.Tokenizer, error) {
 	switch {
 	case strings.HasSuffix(path, ".llm"):
-		f, err := checkpoint.OpenLLM(path)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		if len(f.Header.Tokenizer) == 0 {
-			return nil, fmt.Errorf("%s holds no tokenizer", path)
-		}
-		return bpe.Parse(f.Header.Tokenizer)
+		t, _, err := train.ModelTokenizer(path)
+		return t, err
 	case strings.HasSuffix(path, ".bin"):
 		d, err := corpus.Open(path, corpus.OpenOptions{})
 		if err != nil {

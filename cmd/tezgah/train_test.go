@@ -28,6 +28,22 @@ func writeTestChats(t *testing.T) string {
 	return path
 }
 
+// pipeIn gives the test standard input to read.
+func pipeIn(t *testing.T, text string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "in")
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := os.Stdin
+	os.Stdin = f
+	t.Cleanup(func() { os.Stdin = old; f.Close() })
+}
+
 // baseRun trains a small model with the commands that users type.
 func baseRun(t *testing.T) (run, bin string) {
 	t.Helper()
@@ -62,6 +78,15 @@ func TestFineTune(t *testing.T) {
 		}
 		if lora != "" { // an unfinished run of adapters opens
 			must(t, "generate", out, "--device", "cpu", "--max-tokens", "4")
+			checkpoints, err := filepath.Glob(filepath.Join(out, "step-*.llm"))
+			if err != nil || len(checkpoints) != 1 {
+				t.Fatalf("checkpoints %v, %v", checkpoints, err)
+			}
+			if ids := must(t, "tokenizer", "encode", "--tokenizer", checkpoints[0], chats); len(strings.Fields(ids)) < 100 {
+				t.Errorf("the tokenizer of a checkpoint makes %q", ids)
+			}
+			pipeIn(t, "Ankara'da hava nasıl?\n")
+			must(t, "chat", out, "--device", "cpu", "--max-tokens", "4")
 		}
 		lines := strings.Split(strings.TrimSpace(must(t, "train", "--resume", out, "--device", "cpu", "--json")), "\n")
 		var last struct {
