@@ -179,7 +179,7 @@ func (s *Service) sweep() error {
 // Close pauses what trains, with a save, cancels jobs, and gives the folder
 // back. It waits for all of that, or until ctx ends; the error is then ctx's.
 func (s *Service) Close(ctx context.Context) error {
-	s.cancel(errPaused)
+	s.cancel(errPaused) // from here on nothing new begins
 	done := make(chan struct{})
 	go func() {
 		s.training.Wait()

@@ -50,7 +50,7 @@ type job struct {
 // startJob runs work in a goroutine of its own. release is called when it is
 // over.
 func (s *Service) startJob(kind, name string, release func(), work func(ctx context.Context, j *job) (any, error)) Job {
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancel(s.ctx) // ended already when the service is closing
 	s.jobs.mu.Lock()
 	s.jobs.next++
 	j := &job{s: s, cancel: cancel, Job: Job{ID: fmt.Sprint(s.jobs.next), Kind: kind, Name: name, State: "running"}}

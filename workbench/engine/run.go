@@ -229,7 +229,12 @@ func (r *run) stateNow() string {
 
 // notices are those of the log and those that came before there was a log.
 func (r *run) notices() []string {
-	all := append([]string{}, r.side.Notices...)
+	all := []string{}
+	for _, n := range r.side.Notices {
+		if !slices.Contains(r.sum.notices, n) {
+			all = append(all, n)
+		}
+	}
 	return append(all, r.sum.notices...)
 }
 
@@ -273,6 +278,9 @@ type session struct {
 // launch claims what the run needs and starts its goroutine.
 func (r *run) launch(ses session, uses []string) error {
 	s := r.s
+	if s.ctx.Err() != nil {
+		return fail("busy", "the workbench is closing")
+	}
 	device := s.deviceKey(r.side.Settings.Device)
 	free1, err := s.claims.exclusive("train/"+r.name, "it is training")
 	if err != nil {

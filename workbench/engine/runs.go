@@ -266,6 +266,9 @@ type resumeRequest struct {
 	EvalEvery       *int64   `json:"eval_every"`
 	CheckpointEvery *int64   `json:"checkpoint_every"`
 	Keep            *int     `json:"keep"`
+	SampleEvery     *int64   `json:"sample_every"`
+	SamplePrompt    *string  `json:"sample_prompt"`
+	SampleTokens    *int     `json:"sample_tokens"`
 	Device          *string  `json:"device"`
 }
 
@@ -340,6 +343,9 @@ func (q resumeRequest) keep(set *RunSettings) {
 	over(&set.EvalEvery, q.EvalEvery)
 	over(&set.CheckpointEvery, q.CheckpointEvery)
 	over(&set.Keep, q.Keep)
+	over(&set.SampleEvery, q.SampleEvery)
+	over(&set.SamplePrompt, q.SamplePrompt)
+	over(&set.SampleTokens, q.SampleTokens)
 	over(&set.Device, q.Device)
 }
 
@@ -362,6 +368,9 @@ func (q resumeRequest) change(c *train.Config) {
 	over(&c.EvalEvery, q.EvalEvery)
 	over(&c.CheckpointEvery, q.CheckpointEvery)
 	over(&c.Keep, q.Keep)
+	over(&c.SampleEvery, q.SampleEvery)
+	over(&c.SamplePrompt, q.SamplePrompt)
+	over(&c.SampleTokens, q.SampleTokens)
 }
 
 // goOn says how to go on with a run: from its folder, or, when it never came as

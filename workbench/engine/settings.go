@@ -343,6 +343,7 @@ func (b *settling) limits() {
 		c.MaxTime = time.Duration(set.MaxMinutes * float64(time.Minute))
 	}
 	c.EvalEvery, c.CheckpointEvery, c.Keep = set.EvalEvery, set.CheckpointEvery, set.Keep
+	c.SampleEvery, c.SamplePrompt, c.SampleTokens = set.SampleEvery, set.SamplePrompt, set.SampleTokens
 }
 
 // validate asks the packages that know the settings.
@@ -396,6 +397,7 @@ func (s *Service) settingsOf(name string, c train.Config) RunSettings {
 		Moments8: c.Moments8, Recompute: c.Recompute, DocMask: c.DocMask, LabelSmoothing: c.LabelSmoothing, ZLoss: c.ZLoss, Seed: c.Seed,
 		ValFraction: c.ValFraction, MaxSteps: c.MaxSteps, MaxTokens: c.MaxTokens, MaxMinutes: c.MaxTime.Minutes(), EvalEvery: c.EvalEvery,
 		CheckpointEvery: c.CheckpointEvery, Keep: c.Keep, Template: c.Template,
+		SampleEvery: c.SampleEvery, SamplePrompt: c.SamplePrompt, SampleTokens: c.SampleTokens,
 	}
 	if c.LoRA.Ok() {
 		set.LoRA = &c.LoRA

@@ -93,7 +93,9 @@ func (s *summary) takeEvent(e runlog.Event) {
 		s.notices = append(s.notices, e.Message)
 		s.notices = s.notices[max(0, len(s.notices)-keptNotices):]
 	case runlog.KindSample:
-		s.sample = &sampleOut{e.Step, e.Message}
+		var of train.Sample
+		json.Unmarshal(e.Data, &of) // a log of another program may lack the prompt
+		s.sample = &sampleOut{e.Step, of.Prompt + e.Message}
 	case runlog.KindSave:
 		s.saves++
 	}
