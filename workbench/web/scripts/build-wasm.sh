@@ -17,7 +17,12 @@ go=${GO:-go}
 
 cd "$root"
 wasm="$out/tezgah.wasm"
-GOOS=js GOARCH=wasm CGO_ENABLED=0 "$go" build -trimpath -ldflags="-s -w" -o "$wasm" ./cmd/tezgah-web
+# Inlining makes the program a seventh larger, so only packages that compute or
+# are called from their inner loops have it.
+hot="internal/... runtime/... math/... unicode/utf8 hash/... compress/... tezgah/tensor tezgah/op/cpu/... tezgah/bpe"
+set -- -gcflags=all=-l
+for pattern in $hot; do set -- "$@" "-gcflags=$pattern="; done
+GOOS=js GOARCH=wasm CGO_ENABLED=0 "$go" build -trimpath -ldflags="-s -w" "$@" -o "$wasm" ./cmd/tezgah-web
 gzip -9 -n -c "$wasm" >"$wasm.gz.new"
 mv "$wasm.gz.new" "$wasm.gz"
 rm "$wasm"

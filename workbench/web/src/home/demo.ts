@@ -1,12 +1,13 @@
 // The demo: from the sample text to generated text, one step after the other.
 // Every step first looks whether its result is there already, so that a page
 // that was loaded anew goes on where the demo was.
-import type { Data, GenerateMessage, Job, Plan, ProbeResult, Run, RunSettings, Tokenizer } from "../api/types";
+import type { Data, GenerateMessage, Job, ProbeResult, Run, RunSettings, Tokenizer } from "../api/types";
 import { remember } from "../generate/state";
 import { api } from "../state/engine";
 import { Canceled, data, finished, isActive, jobs, refresh, runs, texts, tokenizers } from "../state/lists";
 import { effect, signal } from "../ui/reactive";
 import { freeName } from "../util/names";
+import { demoLength, demoPrompt } from "./length";
 import { askPersistence } from "../state/storage";
 
 export const demoStages = ["tokenizer", "data", "probe", "train", "write"] as const;
@@ -28,7 +29,6 @@ export interface Demo {
 
 export const demo = signal<Demo | undefined>(undefined);
 const storageKey = "tezgah.demo";
-export const demoPrompt = "func ";
 const vocabSize = 2048;
 
 function change(part: Partial<Demo>): void {
@@ -162,21 +162,6 @@ async function ensureRun(name: string, seconds: number): Promise<void> {
 }
 
 const slowTokPerSec = 6000;
-
-/** How many steps fit the time, and how often to look at the model meanwhile. */
-export function demoLength(plan: Pick<Plan, "tokens_per_step">, tokPerSec: number, seconds: number): Partial<RunSettings> {
-  const steps = Math.max(20, Math.min(5000, Math.round((tokPerSec * seconds) / plan.tokens_per_step)));
-  const every = (parts: number) => Math.max(1, Math.round(steps / parts));
-  return {
-    max_steps: steps,
-    eval_every: every(8),
-    checkpoint_every: every(3),
-    keep: 2,
-    sample_every: every(6),
-    sample_prompt: demoPrompt,
-    sample_tokens: 60,
-  };
-}
 
 /** Waits for the run to end. */
 function trained(name: string): Promise<void> {

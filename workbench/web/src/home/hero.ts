@@ -11,7 +11,9 @@ import { action, engineWords, progress, segmented } from "../ui/parts";
 import { computed, onCleanup, signal } from "../ui/reactive";
 import { link } from "../ui/router";
 import { decimate } from "../util/decimate";
-import { closeDemo, type Demo, demo, demoPrompt, type DemoStage, demoStages, startDemo, stopDemo } from "./demo";
+import { smooth } from "../util/smooth";
+import { closeDemo, type Demo, demo, type DemoStage, demoStages, startDemo, stopDemo } from "./demo";
+import { demoPrompt } from "./length";
 
 const lengths = [20, 90, 300] as const;
 const seconds = signal<number>(90);
@@ -137,7 +139,8 @@ function lossChart(name: string): Element {
     const c = log.columns;
     const val = { x: [...log.valStep.values.subarray(0, log.valStep.length)], y: [...log.valLoss.values.subarray(0, log.valLoss.length)] };
     return [
-      { ...decimate(c.step.values, c.loss.values, 0, c.step.length, 300), label: m.charts.names.loss, color: 0 },
+      { ...decimate(c.step.values, c.loss.values, 0, c.step.length, 300), label: m.charts.names.loss, color: 0, faint: true, quiet: true },
+      { ...decimate(c.step.values, smooth(c.loss.values, 0.85, c.step.length), 0, c.step.length, 300), label: m.charts.names.loss, color: 0 },
       { ...val, label: m.train.valLoss, color: 1, dashed: true },
     ];
   };

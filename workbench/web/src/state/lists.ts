@@ -3,8 +3,8 @@
 import type { Data, Event, Job, ListName, Model, Run, Text, Tokenizer } from "../api/types";
 import { signal } from "../ui/reactive";
 import { showError, toast } from "../ui/toast";
-import { api, lost, refreshStatus, status } from "./engine";
-import { batch } from "./frame";
+import { api, lost, refreshStatus } from "./engine";
+import { batch, perFrame } from "./frame";
 
 export const texts = signal<Text[]>([]);
 export const tokenizers = signal<Tokenizer[]>([]);
@@ -114,7 +114,10 @@ const receive = batch<Event>((events) => {
   }
   applyJobs([...changedJobs.values()]);
   applyRuns([...changedRuns.values()]);
-  if (lists.size > 0) refresh(...lists).catch(showError);
+  if (lists.size > 0) {
+    refresh(...lists).catch(showError);
+    touchStatus();
+  }
 });
 
 const sleep = (ms: number) => new Promise<void>((resolve) => {
@@ -150,9 +153,5 @@ export async function listenForever(): Promise<never> {
   }
 }
 
-/** Storage may have changed: read the status again, at leisure. */
-export function touchStatus(): void {
-  refreshStatus().catch(() => {});
-}
-
-export { status };
+/** Storage may have changed: reads the status again, at leisure. */
+export const touchStatus = perFrame(() => void refreshStatus().catch(() => {}), 2000);

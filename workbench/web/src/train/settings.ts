@@ -93,8 +93,8 @@ export function toRunSettings(entered: Entered): { settings: Partial<RunSettings
   const model: Record<string, unknown> = {};
   const bad: SettingKey[] = [];
   for (const s of settings) {
-    const text = entered[s.key]?.trim();
-    if (!text) continue;
+    const text = entered[s.key] ?? "";
+    if (text.trim() === "") continue;
     const value = toValue(s, text);
     if (value === undefined) bad.push(s.key);
     else (s.model ? model : out)[s.key] = value;
@@ -105,6 +105,7 @@ export function toRunSettings(entered: Entered): { settings: Partial<RunSettings
 
 function toValue(s: Setting, text: string): number | string | boolean | undefined {
   if (s.kind === "flag") return text === "true";
+  // A blank at the end of a prompt is part of it.
   if (s.kind === "choice" || s.kind === "text") return text;
   const n = parseNumber(text, s.kind === "whole");
   if (!Number.isFinite(n) || (s.kind === "whole" && !Number.isInteger(n))) return undefined;

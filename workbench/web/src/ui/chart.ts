@@ -120,7 +120,7 @@ function seriesOf(line: Line): uPlot.Series {
     width: line.faint ? 1 : 2,
     dash: line.dashed ? [5, 4] : undefined,
     spanGaps: true,
-    points: { show: line.dashed ? true : line.x.length < 2, size: 5, fill: stroke },
+    points: { show: line.dashed ?? false, size: 5, fill: stroke },
   };
 }
 
