@@ -126,6 +126,9 @@ func (f *serveFlags) checkServe() error {
 	case f.token != "" && (len(f.token) < minToken || strings.ContainsAny(f.token, "&#?%+ /\\\"'<>")):
 		return usagef("--token: want at least %d letters and digits, or nothing for a drawn one", minToken)
 	}
+	if host, _, err := net.SplitHostPort(f.addr); err == nil && host != "" && net.ParseIP(host) == nil {
+		f.hosts = append(f.hosts, host)
+	}
 	for i, h := range f.hosts {
 		f.hosts[i] = strings.ToLower(h)
 		if strings.ContainsAny(h, "/: ") {

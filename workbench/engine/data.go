@@ -199,7 +199,7 @@ func (s *Service) getData(c *call) error {
 func notFound(err error) error {
 	e := *asAPI(err)
 	if e.Code == "bad_request" {
-		e.Code = "not_found"
+		e.Code, e.Field = "not_found", ""
 	}
 	return &e
 }

@@ -191,6 +191,8 @@ func (s *Service) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	s.loaded.unload()
+	if err := s.loaded.close(ctx); err != nil {
+		return err
+	}
 	return s.lock.Unlock()
 }

@@ -341,6 +341,23 @@ func (l *loaded) drop() {
 	}
 }
 
+// close waits for the generation that goes on, which has been told to end, and
+// frees the model.
+func (l *loaded) close(ctx context.Context) error {
+	l.init()
+	select {
+	case <-l.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	l.drop()
+	if l.idle != nil {
+		l.idle.Stop()
+	}
+	l.turn <- struct{}{}
+	return nil
+}
+
 // unload frees the model if nobody is generating with it.
 func (l *loaded) unload() {
 	l.init()

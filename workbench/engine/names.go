@@ -87,7 +87,8 @@ func cleanLabel(label string) string {
 
 // claims keep two requests from using and changing the same thing at once: a
 // key such as "data/wiki" is either shared by users or held by one changer.
-// Nobody waits; who comes too late is told who was first.
+// Nobody waits; who comes too late is told who was first. Keys that differ in
+// case alone are one, as they are on the disks of some systems.
 type claims struct {
 	mu     sync.Mutex
 	holder map[string]string   // exclusive
@@ -97,6 +98,7 @@ type claims struct {
 // exclusive takes key for holder, which says what goes on, such as "the run x
 // is training". release may be called more than once.
 func (c *claims) exclusive(key, holder string) (release func(), err error) {
+	key = strings.ToLower(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h, ok := c.holder[key]; ok {
@@ -118,6 +120,10 @@ func (c *claims) exclusive(key, holder string) (release func(), err error) {
 
 // share takes keys for one more user.
 func (c *claims) share(user string, keys ...string) (release func(), err error) {
+	keys = slices.Clone(keys)
+	for i, k := range keys {
+		keys[i] = strings.ToLower(k)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range keys {

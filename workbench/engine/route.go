@@ -100,6 +100,9 @@ func (s *Service) Serve(ctx context.Context, w ResponseWriter, r Request) {
 		sendError(w, err)
 		return
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)() // a service that closes ends what it is answering
 	c := &call{ctx: ctx, w: w, r: r, args: args}
 	switch err := rt.handle(s, c); {
 	case err == nil || c.started:

@@ -100,6 +100,9 @@ var (
 
 // openRun reads a run folder.
 func (s *Service) openRun(name string) (*run, error) {
+	if !hasEntry(s.path("runs"), name) {
+		return nil, fail("not_found", "there is no run %q", name)
+	}
 	r := &run{s: s, name: name, dir: s.path("runs", name), streams: map[chan struct{}]bool{}}
 	r.log.path = filepath.Join(r.dir, runlog.FileName)
 	b, err := os.ReadFile(filepath.Join(r.dir, sideName))
@@ -122,6 +125,14 @@ func (s *Service) openRun(name string) (*run, error) {
 	}
 	r.side.Settings.Name = name
 	return r, r.grow()
+}
+
+// hasEntry reports whether a folder has an entry of exactly this name. A disk
+// that ignores case finds a run under several names, which must not be several
+// runs.
+func hasEntry(dir, name string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
 }
 
 // save writes workbench.json. The caller holds the lock.

@@ -90,6 +90,7 @@ func (s *Service) settle(set RunSettings) (settled, []*apiError) {
 	b.model()
 	b.rates()
 	b.limits()
+	b.cfg.NoTensorBoard = s.opt.Place == "tab" // nobody could point TensorBoard at the files there
 	b.problem(s.checkDevice(set.Device))
 	if len(b.problems) == 0 {
 		b.validate()

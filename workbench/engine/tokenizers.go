@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -277,15 +278,23 @@ func (s *Service) saveTokenizer(name string, json []byte) (Tokenizer, error) {
 	return s.tokenizer(name)
 }
 
-// claimNew takes a key for something new, whose file must not be there yet.
+// claimNew takes a key for something new, whose file must not be there yet, not
+// even in other case.
 func (s *Service) claimNew(key, path, holder string) (release func(), err error) {
 	release, err = s.claims.exclusive(key, holder)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(path); err == nil {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
 		release()
-		return nil, fail("exists", "%s exists already: delete it, or choose another name", key)
+		return nil, err
+	}
+	for _, e := range entries {
+		if strings.EqualFold(e.Name(), filepath.Base(path)) {
+			release()
+			return nil, fail("exists", "%s exists already: delete it, or choose another name", key)
+		}
 	}
 	return release, nil
 }
