@@ -242,7 +242,7 @@ func (s *Service) profileRun(ctx context.Context, j *job, cfg train.Config, devi
 	}
 	rows, ms := profileRows(prof.Profile, peak, profileSteps)
 	return map[string]any{
-		"method": prof.Method(), "step_ms": ms, "rows": rows, "device": b.Device(),
+		"method": prof.Method(), "step_ms": prof.Step.Seconds() * 1e3, "kernels_ms": ms, "rows": rows, "device": b.Device(),
 		"peak_tflops": peak.FLOPS / 1e12, "peak_gb_per_s": peak.BytesPerSec / 1e9,
 	}, nil
 }
