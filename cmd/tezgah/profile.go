@@ -79,7 +79,7 @@ func (f *profileFlags) run() error {
 		return printJSON(map[string]any{
 			"device": r.Backend().Device(), "preset": f.preset, "method": prof.Method(), "precision": f.precision, "undisturbed_ms": ms(prof.Step), "host_ms": ms(prof.Host), "peak_gflops": peak.FLOPS / 1e9,
 			"peak_gb_per_s": peak.BytesPerSec / 1e9, "submit_us": float64(peak.SubmitOverhead) / 1e3, "ms_per_step": total,
-			"tokens_per_second": float64(f.batch*f.context) / prof.Step.Seconds(), "memory_bytes": peakBytes, "kernels": rows,
+			"tokens_per_second": float64(f.batch*f.context) / prof.Step.Seconds(), "memory_bytes": peakBytes, "kernels": rows, "dispatches": dispatchRows(prof.Profile, f.steps),
 		})
 	}
 	fmt.Printf("%s\npeak %.0f GFLOP/s, %.1f GB/s; memory %s\n%s (%.1f µs)\n\n", r.Backend().Device(), peak.FLOPS/1e9, peak.BytesPerSec/1e9,
@@ -88,6 +88,12 @@ func (f *profileFlags) run() error {
 	for _, p := range rows {
 		fmt.Printf("%-24s %7.0f %10.3f %6.1f%% %10.1f %10.1f %7.1f%%\n", p.Kernel, p.Calls, p.Ms, 100*p.Share, p.GBPerSec, p.GFLOPS, 100*p.ShareOfPeak)
 	}
+	if list := dispatchRows(prof.Profile, f.steps); len(list) > 0 {
+		fmt.Printf("\n%-32s %7s %10s\n", "dispatches of", "a step", "ms")
+		for _, d := range list {
+			fmt.Printf("%-32s %7.0f %10.3f\n", d.Kernel, d.Count, d.Ms)
+		}
+	}
 	fmt.Printf("\n%.2f ms a step in kernels; an undisturbed step takes %.2f ms, of which the host records for %.2f: %s tokens/s\n",
 		total, ms(prof.Step), ms(prof.Host), count(float64(f.batch*f.context)/prof.Step.Seconds()))
 	return nil
@@ -95,6 +101,20 @@ func (f *profileFlags) run() error {
 
 // ms is a duration in milliseconds.
 func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
+// dispatchRow is one kernel of the device; an operation may start several.
+type dispatchRow struct {
+	Kernel string  `json:"kernel"`
+	Count  float64 `json:"count_per_step"`
+	Ms     float64 `json:"ms_per_step"`
+}
+
+func dispatchRows(prof *op.Profile, steps int) (rows []dispatchRow) {
+	for _, k := range prof.Kernels() {
+		rows = append(rows, dispatchRow{k.Label, float64(k.Calls) / float64(steps), ms(k.Time) / float64(steps)})
+	}
+	return rows
+}
 
 func profileRows(prof *op.Profile, peak op.Peak, steps int) (rows []profileRow, totalMs float64) {
 	n := float64(steps)

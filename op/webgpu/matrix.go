@@ -15,9 +15,12 @@ import (
 // matrix/matmul.comp and padded to whole tiles; the product then reads no
 // float32.
 type matrixUnits struct {
-	fragments map[tensor.DType]matrix.Fragment // what the device multiplies
-	rounding  tensor.DType                     // F32: off
-	slot      int                              // the next scratch slot for an operand
+	fragments map[tensor.DType]matrix.Fragment      // what the device multiplies
+	rounding  tensor.DType                          // F32: off
+	slot      int                                   // the next scratch slot for an operand
+	tiles     map[matrixShape]matrix.Tile           // chosen
+	disk      map[string]string                     // shape to tile, kept on disk
+	attention [attentionParts]*matrix.AttentionTile // fixed by benchmarks, else nil
 }
 
 // matrixSlots is the number of scratch buffers for operands. More than two let
@@ -105,27 +108,45 @@ func (u *matrixUnits) worth(m, n, k int) bool {
 // matrixMatMul is MatMul on the matrix units.
 func (b *Backend) matrixMatMul(a op.MatMul) error { return b.matrixGroup([]op.MatMul{a}) }
 
-// matrixGroup runs products that share A, which is converted once.
+// matrixGroup runs products that share A, which is converted once. All
+// conversions come first, so that no product waits for another.
 func (b *Backend) matrixGroup(items []op.MatMul) error {
+	for len(items) > maxMatrixGroup {
+		if err := b.matrixGroup(items[:maxMatrixGroup]); err != nil {
+			return err
+		}
+		items = items[maxMatrixGroup:]
+	}
 	m, width, k := items[0].Sizes()
 	for _, a := range items[1:] {
 		_, n, _ := a.Sizes()
 		width += n
 	}
-	tile := b.matrixTile(m, width)
-	splits := b.matrixSplits(m, width, k, tile)
+	f := b.matrix.fragments[b.matrix.rounding]
+	splits := matrixSplits(m, width, k, b.dev.Limits().BindingSize)
+	tile := b.matrixTile(f, m, width, k, splits)
+	return b.runMatrixGroup(items, tile, splits)
+}
+
+// maxMatrixGroup is bounded by the scratch buffers for operands.
+const maxMatrixGroup = matrixSlots - 1
+
+func (b *Backend) runMatrixGroup(items []op.MatMul, tile matrix.Tile, splits int) error {
+	m, _, k := items[0].Sizes()
 	depth := roundUp(k, tile.BK*splits)
 	sa, err := b.castOperand(items[0].A, !items[0].TransA, depth, roundUp(m, tile.BM))
 	if err != nil {
 		return err
 	}
-	for _, a := range items {
+	var sb [maxMatrixGroup]operand
+	for i, a := range items {
 		_, n, _ := a.Sizes()
-		sb, err := b.castOperand(a.B, a.TransB, depth, roundUp(n, tile.BN))
-		if err != nil {
+		if sb[i], err = b.castOperand(a.B, a.TransB, depth, roundUp(n, tile.BN)); err != nil {
 			return err
 		}
-		if err := b.matrixProduct(a, tile, sa, sb, splits); err != nil {
+	}
+	for i, a := range items {
+		if err := b.matrixProduct(a, tile, sa, sb[i], splits); err != nil {
 			return err
 		}
 	}
@@ -212,37 +233,13 @@ func (b *Backend) matrixKernel(t matrix.Tile, input tensor.DType) *kernel {
 	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN), bit(input == tensor.BF16)}}
 	k := b.kernel(v, nil)
 	if k.module == nil {
+		k.label = "matrix_product_" + t.String()
 		f := b.matrix.fragments[input]
 		code, _ := matrix.Module("matmul", matrixInput(input)) // embedded; a test reads them all
 		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: f.Threads, Constants: t.Constants(f), Slots: []gpu.Slot{
 			{Name: "a"}, {Name: "b"}, {Name: "r", Kind: gpu.ReadWrite}, {Name: "c", Kind: gpu.ReadWrite}, {Name: "dims", Kind: gpu.UniformSlot}}}
 	}
 	return k
-}
-
-// matrixTile chooses a tile: the fastest that is not larger than the result.
-func (b *Backend) matrixTile(m, n int) matrix.Tile {
-	tiles := b.matrixTiles(b.matrix.fragments[b.matrix.rounding])
-	best := tiles[0]
-	for _, t := range tiles {
-		if t.BM <= roundUp(m, 32) && t.BN <= roundUp(n, 32) {
-			best = t
-			break
-		}
-	}
-	return best
-}
-
-// matrixSplits is in how many parts along K a product is cut: enough to fill the
-// device, as long as a part stays deep.
-func (b *Backend) matrixSplits(m, n, k int, t matrix.Tile) int {
-	const slots = 264 // workgroups that a large GPU runs at once
-	tiles := ceil(m, t.BM) * ceil(n, t.BN)
-	if tiles >= slots/2 || k < 1024 {
-		return 1
-	}
-	most := int(b.dev.Limits().BindingSize / uint64(4*roundUp(m, t.BM)*roundUp(n, t.BN)))
-	return max(1, min(slots/tiles, k/512, most))
 }
 
 // tryMatrixUnits multiplies small matrices whose product is known exactly: whole

@@ -40,6 +40,7 @@ type Tile struct{ BM, BN, BK, WM, WN int }
 // large products (measured on an NVIDIA H200).
 var Tiles = []Tile{
 	{128, 128, 32, 64, 64},
+	{128, 192, 32, 64, 48},
 	{128, 256, 32, 64, 64},
 	{256, 128, 32, 64, 64},
 	{128, 128, 32, 32, 64},

@@ -1,0 +1,139 @@
+package webgpu
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"tezgah/op"
+	"tezgah/op/webgpu/matrix"
+	"tezgah/tensor"
+)
+
+// matrixShape is what a tile is chosen for. How the tiles of a product fill the
+// device depends on its exact size.
+type matrixShape struct {
+	input           tensor.DType
+	m, n, k, splits int
+}
+
+func (s matrixShape) String() string {
+	return fmt.Sprintf("%v-%dx%dx%d-%d", s.input, s.m, s.n, s.k, s.splits)
+}
+
+const matrixSubject = "matrix-tiles-v1"
+
+// matrixTile returns the tile for products of m rows and n columns in all: the
+// one that ran fastest here when it was measured, or the first that is not larger
+// than the result. Tiles add along K in the same order, so the choice changes no
+// bit.
+func (b *Backend) matrixTile(f matrix.Fragment, m, n, k, splits int) matrix.Tile {
+	u := &b.matrix
+	shape := matrixShape{u.rounding, m, n, k, splits}
+	if t, ok := u.tiles[shape]; ok {
+		return t
+	}
+	fit := b.matrixTiles(f)
+	best := fit[len(fit)-1]
+	for _, t := range fit {
+		if t.BM <= roundUp(m, 32) && t.BN <= roundUp(n, 32) {
+			best = t
+			break
+		}
+	}
+	if b.tuner.mode == TuneOff || b.tuner.busy || float64(m)*float64(n)*float64(k) < 1e8 {
+		return best
+	}
+	if u.disk == nil {
+		u.disk = map[string]string{}
+		b.dev.LoadCache(matrixSubject, &u.disk)
+	}
+	known := slices.IndexFunc(fit, func(t matrix.Tile) bool { return t.String() == u.disk[shape.String()] })
+	if known >= 0 {
+		best = fit[known]
+	} else if t, ok := b.measureMatrixTiles(fit, m, n, k, splits); ok {
+		best = t
+		u.disk[shape.String()] = t.String()
+		_ = b.dev.SaveCache(matrixSubject, u.disk)
+	}
+	if u.tiles == nil {
+		u.tiles = map[matrixShape]matrix.Tile{}
+	}
+	u.tiles[shape] = best
+	return best
+}
+
+// measureMatrixTiles runs every tile on operands of its own, in rounds, and
+// returns the one with the shortest time. ok is false when that failed; the
+// caller's own call will then show why.
+func (b *Backend) measureMatrixTiles(fit []matrix.Tile, m, n, k, splits int) (best matrix.Tile, ok bool) {
+	b.tuner.busy = true
+	defer func() { b.tuner.busy = false }()
+	p, err := b.newTrial(matmulForm{}, m, n, k)
+	defer p.free(b)
+	if err != nil {
+		return best, false
+	}
+	run := func(t matrix.Tile) (time.Duration, error) {
+		start := time.Now()
+		err := b.runMatrixGroup([]op.MatMul{{A: p.a, B: p.b, C: p.c}}, t, splits)
+		if err == nil {
+			err = b.Sync()
+		}
+		return time.Since(start), err
+	}
+	fit = slices.DeleteFunc(slices.Clone(fit), func(t matrix.Tile) bool {
+		if t.BM >= 2*roundUp(m, 32) || t.BN >= 2*roundUp(n, 32) {
+			return true // most of it would be padding
+		}
+		_, err := run(t) // compiles
+		return err != nil
+	})
+	if len(fit) == 0 {
+		return best, false
+	}
+	for begun := time.Now(); time.Since(begun) < b.warmTime()/3; { // clocks fell while the host compiled
+		if _, err := run(fit[0]); err != nil {
+			return best, false
+		}
+	}
+	shortest := make([]time.Duration, len(fit))
+	for round := range 5 {
+		for i, t := range fit {
+			d, err := run(t)
+			if err != nil {
+				return best, false
+			}
+			if round == 0 || d < shortest[i] {
+				shortest[i] = d
+			}
+		}
+	}
+	return fit[slices.Index(shortest, slices.Min(shortest))], true
+}
+
+// matrixSplits is in how many parts along K products of m rows and n columns in
+// all are cut, so that their tiles fill a large GPU in whole waves. It looks at
+// the shape alone: parts decide the order of the sum.
+func matrixSplits(m, n, k int, bindingBytes uint64) int {
+	const (
+		slots = 264 // workgroups of 128 × 128 that a large GPU runs at once
+		// The parts are written and read once and the result is written: 8·s + 4
+		// bytes for 2·k FLOPs an element. A large GPU does 200 TFLOP/s and 4 TB/s.
+		flopsPerByte = 200.0 / 4
+	)
+	tiles := ceil(m, 128) * ceil(n, 128)
+	best, bestGain := 1, 0.0
+	for s := 1; s <= 16 && s*512 <= k && uint64(4*s)*uint64(roundUp(m, 256))*uint64(roundUp(n, 256)) <= min(bindingBytes, 256<<20); s++ {
+		waves := float64(tiles*s) / slots
+		gain := waves / math.Ceil(waves)
+		if s > 1 {
+			gain -= flopsPerByte * float64(8*s+4) / float64(2*k)
+		}
+		if gain > bestGain+0.02 {
+			best, bestGain = s, gain
+		}
+	}
+	return best
+}
