@@ -2,6 +2,7 @@ package train
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -96,6 +97,45 @@ func upload(r *op.Runner, f *checkpoint.LLM, want model.ParamInfo, factor float3
 	t := op.Of(buf, 0, want.Shape...)
 	op.WriteSlice(r, t, x)
 	return t, nil
+}
+
+// merged calls f while the adapters are merged into the weights. Afterwards
+// both are what they were, to the bit, so that training can go on.
+func (t *Trainer) merged(f func() error) error {
+	a := t.params.Adapter()
+	if a == nil {
+		return f()
+	}
+	states := a.Weights()
+	kept := make([][]byte, len(states))
+	for i, s := range states {
+		kept[i] = make([]byte, s.T.Len()*s.DType.Size())
+		if err := t.runner.Read(kept[i], s.T); err != nil {
+			return err
+		}
+	}
+	if err := t.params.Merge(); err != nil {
+		return err
+	}
+	err := f()
+	for i, s := range states {
+		t.runner.Write(s.T, kept[i])
+	}
+	return errors.Join(err, t.reloadFrozen())
+}
+
+// reloadFrozen takes the weights beside the adapters from the run folder.
+func (t *Trainer) reloadFrozen() error {
+	f, err := checkpoint.OpenLLM(filepath.Join(t.opt.Dir, BaseName))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := LoadStates(t.runner, f, t.params.Weights()); err != nil {
+		return err
+	}
+	changed(t.params)
+	return t.runner.Err()
 }
 
 // saveBase writes the frozen model into the run folder, once.

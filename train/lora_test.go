@@ -12,6 +12,7 @@ import (
 	"tezgah/generate"
 	"tezgah/model"
 	"tezgah/op"
+	"tezgah/runlog"
 )
 
 // loraConfig trains adapters on text, beside the weights of init.
@@ -124,6 +125,49 @@ func TestLoRAResume(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLoRASaveModel writes the merged model in mid-run: training goes on as if
+// nothing had happened, and the model is that of its step.
+func TestLoRASaveModel(t *testing.T) {
+	base, data := finishedRun(t)
+	dir := t.TempDir()
+	cfg := loraConfig(base, data)
+	whole, parts := filepath.Join(dir, "whole"), filepath.Join(dir, "parts")
+	runAll(t, whole, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	tr, err := New(cfg, Options{Dir: parts, Open: openCPU, Observer: Observer{Step: func(s runlog.Step, _ Pace) {
+		if s.Step == 12 {
+			cancel()
+		}
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	tr.Run(ctx)
+	path, err := tr.SaveModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := tensorsOf(t, path)
+	if _, err := tr.SaveModel(); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range tensorsOf(t, path) {
+		if !bytes.Equal(b, first[name]) {
+			t.Errorf("%s differs when the model is saved again", name)
+		}
+	}
+	want := say(t, checkpoint.CheckpointPath(parts, 12))
+	if got := say(t, path); got != want {
+		t.Errorf("the model says %q, the checkpoint of its step %q", got, want)
+	}
+	if _, err := tr.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	sameRun(t, whole, parts)
 }
 
 // TestLoRADeviceLost loses the device in mid-run.

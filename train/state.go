@@ -45,14 +45,13 @@ func (t *Trainer) save() error {
 // into them.
 func (t *Trainer) saveModel() (string, error) {
 	path := filepath.Join(t.opt.Dir, ModelName)
-	if err := t.params.Merge(); err != nil {
-		return "", err
-	}
 	header, err := t.header(false)
 	if err != nil {
 		return "", err
 	}
-	return path, checkpoint.SaveLLM(path, header, fileTensors(t.runner, t.params.Weights()), nil)
+	return path, t.merged(func() error {
+		return checkpoint.SaveLLM(path, header, fileTensors(t.runner, t.params.Weights()), nil)
+	})
 }
 
 // facts are what a model file tells about its training.
