@@ -15,8 +15,9 @@ export function placeBadge(): Child {
     const where = place() === "tab" ? m.place.tab : m.place.server;
     return h(
       "button.place",
-      { type: "button", "aria-haspopup": "dialog", "aria-label": `${m.place.title}: ${where}, ${now.device}`, onclick: placeDialog },
+      { type: "button", "aria-haspopup": "dialog", onclick: placeDialog },
       icon("chip"),
+      h("span.visually-hidden", `${m.place.title}: `),
       h("span.place-where", where),
       h("span.place-device", { lang: "en" }, now.device),
     );

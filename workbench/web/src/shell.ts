@@ -71,8 +71,13 @@ function languageSwitch(): Element {
     setTimeout(() => document.getElementById("language")?.focus());
   };
   // Named in the language that it leads to, for whoever cannot read this one.
-  const name = other === "tr" ? "Türkçeye geç (TR)" : "Switch to English (EN)";
-  return h("button.btn.quiet.lang", { type: "button", id: "language", lang: other, "aria-label": name, title: name, onclick: change }, other.toUpperCase());
+  const name = other === "tr" ? "Türkçeye geç" : "Switch to English";
+  return h(
+    "button.btn.quiet.lang",
+    { type: "button", id: "language", lang: other, title: name, onclick: change },
+    other.toUpperCase(),
+    h("span.visually-hidden", `: ${name}`),
+  );
 }
 
 function themeSwitch(): Element {

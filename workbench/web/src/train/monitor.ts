@@ -126,6 +126,7 @@ function samplesCard(name: string): Element {
     () => (samples().length === 0 ? empty(m.train.noSamples) : null),
     h(
       "ol.samples",
+      { tabindex: () => (samples().length > 0 ? 0 : undefined), "aria-label": m.train.samples },
       each(samples, (s) => `${s.step}-${s.time}`, (s) => h("li", h("span.muted.numbers", m.train.atStep(fmt.number(s().step))), h("blockquote", { translate: "no" }, s().message))),
     ),
   );

@@ -27,7 +27,7 @@ export interface Strip {
 
 export function tokenStrip(options: StripOptions): Strip {
   const id = newId("strip");
-  const tokens = h("div.tokens", { role: "listbox", "aria-label": options.label, "aria-orientation": "horizontal", class: options.marks ? "marks" : "" });
+  const tokens = h("div.tokens", { role: "listbox", "aria-label": options.label, "aria-orientation": "horizontal", translate: "no", class: options.marks ? "marks" : "" });
   const box = h("div.token-box", { hidden: true, id: `${id}-box`, role: "status" });
   const element = h("div.strip", tokens, box);
   let count = 0;
@@ -101,6 +101,8 @@ function tokenSpan(token: StripToken, i: number, marks: boolean): HTMLElement {
   if (token.shade !== undefined) span.style.setProperty("--shade", `${Math.round(token.shade * 100)}%`);
   span.textContent = token.text === "" ? "\u200b" : marks ? visible(token.text) : token.text;
   if (token.text === "") span.classList.add("part");
+  // A blank has a name too, for those who hear the page.
+  if (token.text.trim() === "") span.setAttribute("aria-label", JSON.stringify(token.text));
   return span;
 }
 
