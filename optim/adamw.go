@@ -24,8 +24,9 @@ type AdamW struct {
 	stats    op.Tensor
 	host     [4]float32 // where the statistics are read to
 
-	t     int64 // updates done
-	inRow int   // steps in a row with non-finite gradients
+	t     int64      // updates done
+	inRow int        // steps in a row with non-finite gradients
+	scale *LossScale // nil without loss scaling
 }
 
 // New returns the optimizer of what training changes of p (its adapter, if it
@@ -51,7 +52,8 @@ type Stats struct {
 	Clip      float32   // factor the gradient was multiplied by
 	NonFinite int64     // gradient elements that were NaN or infinite
 	Skipped   bool      // weights and moments were left as they were
-	Culprits  []Culprit // the tensors they were in, when the step was skipped
+	Rescaled  bool      // they were scaled too high: the loss scale was halved, and no tensor is at fault
+	Culprits  []Culprit // the tensors they were in, when the step was skipped for another reason
 }
 
 // Culprit is a tensor with non-finite gradients.
@@ -85,6 +87,10 @@ func (e *NonFiniteError) Error() string {
 		"lower the learning rate, warm up longer, add z-loss, or resume from an earlier checkpoint", e.InRow, where)
 }
 
+// SetLossScale makes Step divide the gradients by the scale and keep it up to
+// date; nil, as at first, for gradients that are not scaled.
+func (a *AdamW) SetLossScale(s *LossScale) { a.scale = s }
+
 // StepCount is t, the number of updates done; skipped steps do not count.
 func (a *AdamW) StepCount() int64 { return a.t }
 
@@ -97,6 +103,11 @@ func (a *AdamW) SetStepCount(t int64) { a.t = t }
 func (a *AdamW) Step(lr float64) (Stats, error) {
 	if !(lr >= 0) || math.IsInf(lr, 0) {
 		return Stats{}, fmt.Errorf("optimizer: learning rate is %v, want a finite number of at least 0", lr)
+	}
+	if a.scale.On() {
+		for _, b := range a.blocks {
+			a.r.Scale(op.Scale{Dst: b.G, Src: b.G, Factor: 1 / a.scale.Factor()})
+		}
 	}
 	for _, pass := range a.passes {
 		a.r.GradNormSq(pass)
@@ -113,6 +124,9 @@ func (a *AdamW) Step(lr float64) (Stats, error) {
 	if s.NonFinite == 0 {
 		a.t++
 		a.inRow = 0
+		if a.scale.On() {
+			a.scale.good()
+		}
 		return s, nil
 	}
 	return a.nonFinite(s)
@@ -143,6 +157,13 @@ func (a *AdamW) update(b *model.Block, h op.AdamHyper) {
 // stop the update did nothing, so the gradients are still there: it finds the
 // tensors, then clears.
 func (a *AdamW) nonFinite(s Stats) (Stats, error) {
+	if a.scale.On() && a.scale.overflow() && a.policy != op.NonFiniteZero {
+		s.Skipped, s.Rescaled = true, true
+		for i := range a.blocks {
+			a.r.Zero(a.blocks[i].G)
+		}
+		return s, a.r.Err()
+	}
 	a.inRow++
 	if a.policy == op.NonFiniteZero {
 		a.t++

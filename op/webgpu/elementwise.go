@@ -16,10 +16,16 @@ func (b *Backend) Add(a op.Add) error {
 
 // Scale is Dst = Factor·Src.
 func (b *Backend) Scale(a op.Scale) error {
+	n := a.Dst.Len()
+	if samePlace(a.Dst, a.Src) {
+		c := b.begin(b.plain("scale_in_place"))
+		c.out(a.Dst)
+		c.words(uint32(n), floatBits(a.Factor))
+		return c.threads(n)
+	}
 	c := b.begin(b.plain("scale"))
 	c.in(a.Src)
 	c.out(a.Dst)
-	n := a.Dst.Len()
 	c.words(uint32(n), floatBits(a.Factor))
 	return c.threads(n)
 }

@@ -32,6 +32,23 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   }
 }
 
+// --- KERNEL: scale_in_place ---
+// dst = factor·dst, (n), one element per thread, 1-D dispatch.
+struct ScaleDims {
+  n: u32,
+  factor: f32,
+}
+@group(0) @binding(0) var<storage, read_write> dst: array<f32>;
+@group(0) @binding(1) var<uniform> dims: ScaleDims;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let i = flat_id(gid, nwg);
+  if (i < dims.n) {
+    dst[i] *= dims.factor;
+  }
+}
+
 // --- KERNEL: copy ---
 // dst = src, (n) quads of words each, one per thread, 1-D dispatch. It also
 // measures what bandwidth a kernel can reach.
