@@ -3,7 +3,9 @@
 //
 // It does not choose a device: a Trainer is given a function that opens a
 // backend, which it calls again after a lost device. Open trainer.go first,
-// then loop.go; state.go saves and restores.
+// then loop.go; state.go saves and restores. data.go says where rows come from,
+// chats.go that of conversations, base.go what a run starts from, lora.go how
+// adapters are kept.
 package train
 
 import (
