@@ -159,7 +159,7 @@ func checkChatErrors(t *testing.T, plain, named string, talkAs func(...string) (
 
 // newTalk is a terminal conversation with an untrained model, and the writing
 // end of its keyboard.
-func newTalk(t *testing.T, file string, opt generate.Options) (s *talk, out, notes *bytes.Buffer, keys *io.PipeWriter, in io.Reader, signals chan os.Signal) {
+func newTalk(t *testing.T, file string, opt generate.Options) (s *talk, out, notes *bytes.Buffer, keys *io.PipeWriter, in *io.PipeReader, signals chan os.Signal) {
 	t.Helper()
 	b, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
@@ -208,14 +208,23 @@ func (w *onWrite) Write(p []byte) (int, error) {
 func TestChatInterrupt(t *testing.T) {
 	_, named := chatModel(t)
 	opt := generate.Options{MaxTokens: 60, IgnoreEnd: true, Sampling: generate.Sampling{Temperature: 1.5, Seed: 3}}
+	// talkTo types, runs the loop to its end, and returns its error.
+	talkTo := func(s *talk, keys *io.PipeWriter, in *io.PipeReader, lines ...string) error {
+		end := make(chan error)
+		go func() {
+			err := s.loop(in)
+			in.Close() // so that nobody types into the void
+			end <- err
+		}()
+		for _, line := range lines {
+			io.WriteString(keys, line+"\n")
+		}
+		return <-end
+	}
 	s, out, notes, keys, in, signals := newTalk(t, named, opt)
 	s.out = &onWrite{out, 3, func() { signals <- os.Interrupt }}
-	end := make(chan error)
-	go func() { end <- s.loop(in) }()
-	io.WriteString(keys, "the loom?\n/nonsense\n/system\n")
-	io.WriteString(keys, "/help\n") // taken when the lines before it are done
-	signals <- os.Interrupt
-	if err := <-end; !errors.Is(err, context.Canceled) {
+	s.notes = &onWrite{notes, 6, func() { signals <- os.Interrupt }} // three prompts, the end of the answer, two notes
+	if err := talkTo(s, keys, in, "the loom?", "/nonsense", "/system", "never read", "nor this"); !errors.Is(err, context.Canceled) {
 		t.Errorf("the loop ended with %v", err)
 	}
 	msgs := s.chat.Messages()
@@ -230,16 +239,12 @@ func TestChatInterrupt(t *testing.T) {
 
 	s, out, _, keys, in, signals = newTalk(t, named, opt)
 	s.out = &onWrite{out, 3, func() { signals <- os.Interrupt; signals <- os.Interrupt }}
-	go func() { end <- s.loop(in) }()
-	io.WriteString(keys, "the loom?\n")
-	if err := <-end; !errors.Is(err, context.Canceled) {
-		t.Errorf("after two Ctrl-C the loop ended with %v", err)
+	if err := talkTo(s, keys, in, "the loom?", "never answered"); !errors.Is(err, context.Canceled) || len(s.chat.Messages()) != 2 {
+		t.Errorf("after two Ctrl-C the loop ended with %v, conversation %v", err, s.chat.Messages())
 	}
 
 	s, _, notes, keys, in, _ = newTalk(t, named, opt)
-	go func() { end <- s.loop(in) }()
-	io.WriteString(keys, strings.Repeat("far too long ", 60)+"\n/quit\n")
-	if err := <-end; err != nil || !strings.Contains(notes.String(), "context holds 128") {
+	if err := talkTo(s, keys, in, strings.Repeat("far too long ", 60), "/quit"); err != nil || !strings.Contains(notes.String(), "context holds 128") {
 		t.Errorf("a message that is too long: %v, notes %q", err, notes)
 	}
 }

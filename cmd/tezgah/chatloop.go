@@ -18,10 +18,10 @@ import (
 // talk is a conversation on a terminal or through pipes.
 type talk struct {
 	chat     *generate.Chat
-	out      io.Writer // answers
-	notes    io.Writer // everything else
-	signals  <-chan os.Signal
-	terminal bool // someone sits at the other end
+	out      io.Writer        // answers
+	notes    io.Writer        // everything else
+	signals  <-chan os.Signal // buffered
+	terminal bool             // someone sits at the other end
 	json     bool
 }
 
@@ -49,11 +49,9 @@ func (t *talk) loop(in io.Reader) error {
 		if t.terminal {
 			fmt.Fprint(t.notes, "> ")
 		}
-		var line inputLine
-		select {
-		case <-t.signals:
+		line, ok := t.next(lines)
+		if !ok {
 			return context.Canceled
-		case line = <-lines:
 		}
 		if line.err == io.EOF {
 			return nil
@@ -73,6 +71,20 @@ func (t *talk) loop(in io.Reader) error {
 		default:
 			return fmt.Errorf("line %d: %w", n, err)
 		}
+	}
+}
+
+// next waits for a line; ok is false when a signal comes, also one that came
+// before.
+func (t *talk) next(lines <-chan inputLine) (line inputLine, ok bool) {
+	if len(t.signals) > 0 {
+		return inputLine{}, false
+	}
+	select {
+	case <-t.signals:
+		return inputLine{}, false
+	case line = <-lines:
+		return line, true
 	}
 }
 
@@ -148,21 +160,29 @@ func (t *talk) system(text string) error {
 	return nil
 }
 
-// say sends a message and shows the answer as it comes.
+// say sends a message and shows the answer as it comes. A signal stops the
+// answer at its next token; another one is left for the loop, which leaves.
 func (t *talk) say(text string) error {
-	ctx, stop := t.interruptible()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	leave := !t.terminal
 	res, err := t.chat.Ask(ctx, text, func(p generate.Piece) error {
+		select {
+		case sig := <-t.signals:
+			leave = leave || sig != os.Interrupt
+			cancel()
+		default:
+		}
 		if t.json {
 			return nil
 		}
 		_, err := io.WriteString(t.out, p.Text)
 		return err
 	})
-	leave := stop()
 	if showErr := t.show(res, err); showErr != nil && err == nil {
 		err = showErr
 	}
-	if errors.Is(err, context.Canceled) && t.terminal && !leave {
+	if errors.Is(err, context.Canceled) && !leave {
 		return nil
 	}
 	return err
@@ -189,33 +209,6 @@ func (t *talk) show(res generate.Result, err error) error {
 		fmt.Fprintf(t.notes, "(ended by %s)\n", res.Reason)
 	}
 	return werr
-}
-
-// interruptible returns a context that a signal ends. stop ends the watch and
-// reports whether the program should leave: after a second signal, or one that
-// is not Ctrl-C.
-func (t *talk) interruptible() (ctx context.Context, stop func() (leave bool)) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done, ended := make(chan struct{}), make(chan bool)
-	go func() {
-		count, leave := 0, false
-		for {
-			select {
-			case sig := <-t.signals:
-				count++
-				leave = leave || sig != os.Interrupt || count > 1
-				cancel()
-			case <-done:
-				ended <- leave
-				return
-			}
-		}
-	}()
-	return ctx, func() bool {
-		close(done)
-		defer cancel()
-		return <-ended
-	}
 }
 
 // save appends the conversation to a jsonl file.
