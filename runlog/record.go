@@ -18,6 +18,7 @@ type Step struct {
 	Tokens    int64     // tokens trained on since the run began
 	TokPerSec float64   // tokens a second in this step
 	NonFinite int64     // NaN and Inf among the gradients; above 0 the step was skipped or repaired
+	LossScale float64   // that the next step uses, 0 without loss scaling
 	Time      time.Time // when the step ended; zero means now
 }
 
@@ -33,6 +34,7 @@ type stepLine struct {
 	Tokens    int64     `json:"tokens"`
 	TokPerSec number    `json:"tok_per_s"`
 	NonFinite int64     `json:"nonfinite"`
+	LossScale number    `json:"loss_scale,omitempty"`
 	Time      time.Time `json:"time"`
 }
 
@@ -42,7 +44,7 @@ const typeStep = "step"
 func (s Step) MarshalJSON() ([]byte, error) {
 	return json.Marshal(stepLine{
 		typeStep, s.Step, number(s.Loss), (*number)(s.ValLoss), number(s.LR), number(s.GradNorm), number(s.Clip),
-		s.Tokens, number(s.TokPerSec), s.NonFinite, stamp(s.Time),
+		s.Tokens, number(s.TokPerSec), s.NonFinite, number(s.LossScale), stamp(s.Time),
 	})
 }
 
@@ -57,7 +59,7 @@ func (s *Step) UnmarshalJSON(b []byte) error {
 	}
 	*s = Step{
 		l.Step, float64(l.Loss), (*float64)(l.ValLoss), float64(l.LR), float64(l.GradNorm), float64(l.Clip),
-		l.Tokens, float64(l.TokPerSec), l.NonFinite, l.Time,
+		l.Tokens, float64(l.TokPerSec), l.NonFinite, float64(l.LossScale), l.Time,
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func (t *TensorBoard) Scalar(tag string, step int64, value float64, at time.Time
 
 // Step writes the values of a step as one event, under the tags loss/train,
 // loss/val (when it was measured), lr, grad/norm, grad/clip, grad/nonfinite,
-// tokens and tok_per_s.
+// loss_scale (where there is one), tokens and tok_per_s.
 func (t *TensorBoard) Step(s Step) error {
 	b := summaryValue(nil, "loss/train", s.Loss)
 	if s.ValLoss != nil {
@@ -131,6 +131,9 @@ func (t *TensorBoard) Step(s Step) error {
 	b = summaryValue(b, "grad/norm", s.GradNorm)
 	b = summaryValue(b, "grad/clip", s.Clip)
 	b = summaryValue(b, "grad/nonfinite", float64(s.NonFinite))
+	if s.LossScale > 0 {
+		b = summaryValue(b, "loss_scale", s.LossScale)
+	}
 	b = summaryValue(b, "tokens", float64(s.Tokens))
 	b = summaryValue(b, "tok_per_s", s.TokPerSec)
 	return t.write(s.Step, s.Time, b)

@@ -15,6 +15,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"tezgah/checkpoint"
@@ -48,7 +50,7 @@ type Config struct {
 	Optim          optim.Config   `json:"optim"`
 	LoRA           model.LoRA     `json:"lora,omitzero"`      // train adapters beside the frozen weights of InitFrom; zero: all weights
 	Moments8       bool           `json:"moments8,omitempty"` // 8-bit optimizer moments
-	Precision      string         `json:"precision"`          // "f32" or "mixed" (f16 weights in the forward pass); empty: f32
+	Precision      string         `json:"precision"`          // one of Precisions; empty: f32
 	LabelSmoothing float64        `json:"label_smoothing,omitempty"`
 	ZLoss          float64        `json:"z_loss,omitempty"`
 	DocMask        bool           `json:"doc_mask,omitempty"`  // documents in a row do not see each other; always on with Chats
@@ -92,7 +94,7 @@ func (c Config) withDefaults() Config {
 		c.Epochs = 1
 	}
 	if c.Precision == "" {
-		c.Precision = "f32"
+		c.Precision = F32
 	}
 	return c
 }
@@ -155,8 +157,8 @@ func (c Config) Validate() error {
 		return bad("context", c.Context, "1 to 1048576 tokens")
 	case c.Accum < 1 || c.Accum > 1<<16:
 		return bad("accum", c.Accum, "1 to 65536 micro-steps")
-	case c.Precision != "f32" && c.Precision != "mixed":
-		return bad("precision", c.Precision, "f32 or mixed")
+	case !slices.Contains(Precisions(), c.Precision):
+		return bad("precision", c.Precision, "one of "+strings.Join(Precisions(), ", "))
 	case !(c.LabelSmoothing >= 0 && c.LabelSmoothing < 1):
 		return bad("label-smoothing", c.LabelSmoothing, "0 to below 1")
 	case !(c.ZLoss >= 0) || math.IsInf(c.ZLoss, 0):

@@ -27,6 +27,9 @@ func eventsMatch(t *testing.T, dir string) {
 		}
 		values := map[string]float64{"loss/train": s.Loss, "lr": s.LR, "grad/norm": s.GradNorm, "grad/clip": s.Clip,
 			"grad/nonfinite": float64(s.NonFinite), "tokens": float64(s.Tokens), "tok_per_s": s.TokPerSec}
+		if s.LossScale > 0 {
+			values["loss_scale"] = s.LossScale
+		}
 		if s.ValLoss != nil {
 			values["loss/val"] = *s.ValLoss
 		}

@@ -119,13 +119,13 @@ func (t *Trainer) step() (runlog.Step, error) {
 	if counted == 0 {
 		return runlog.Step{}, fmt.Errorf("step %d: no target in the batch counts: documents are shorter than two tokens", t.state.Step+1)
 	}
-	n := t.graph.Rows()
+	n, scale := t.graph.Rows(), t.state.LossScale.Factor()*float32(1/float64(counted))
 	for lo := 0; lo < len(t.tokens); lo += n {
 		var doc []int32
 		if t.docStart != nil {
 			doc = t.docStart[lo : lo+n]
 		}
-		if err := t.graph.MicroStep(t.tokens[lo:lo+n], t.targets[lo:lo+n], doc, float32(1/float64(counted))); err != nil {
+		if err := t.graph.MicroStep(t.tokens[lo:lo+n], t.targets[lo:lo+n], doc, scale); err != nil {
 			return runlog.Step{}, err
 		}
 	}
@@ -147,13 +147,18 @@ func (t *Trainer) step() (runlog.Step, error) {
 	t.reportNonFinite(stats)
 	return runlog.Step{
 		Step: t.state.Step, Loss: t.state.LastLoss, LR: lr, GradNorm: float64(stats.Norm), Clip: float64(stats.Clip),
-		Tokens: t.state.Tokens, NonFinite: stats.NonFinite, Time: time.Now(),
+		Tokens: t.state.Tokens, NonFinite: stats.NonFinite, LossScale: t.state.LossScale.Scale, Time: time.Now(),
 	}, nil
 }
 
 // reportNonFinite says which tensors had NaN or infinite gradients.
 func (t *Trainer) reportNonFinite(s optim.Stats) {
 	if s.NonFinite == 0 {
+		return
+	}
+	if s.Rescaled {
+		t.notice(fmt.Sprintf("step %d: gradients were too large for float16; the step is skipped and the loss scale halved to %v",
+			t.state.Step, t.state.LossScale.Scale))
 		return
 	}
 	what := "they count as zero"

@@ -123,6 +123,14 @@ func byteRange(s model.State, off int64, n int) op.Tensor {
 // restore puts the newest whole checkpoint, or what training starts from, on
 // the device.
 func (t *Trainer) restore() error {
+	if err := t.restoreState(); err != nil {
+		return err
+	}
+	t.scaleLoss()
+	return nil
+}
+
+func (t *Trainer) restoreState() error {
 	t.state = state{Cursor: t.data.firstCursor}
 	if err := t.data.batches.SetCursor(t.data.firstCursor); err != nil {
 		return err

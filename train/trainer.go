@@ -89,6 +89,7 @@ type Trainer struct {
 
 	// What the device holds; replaced as a whole after a lost device.
 	backend op.Backend
+	rounds  bool // products round their inputs to 16 bits
 	runner  *op.Runner
 	params  *model.Params
 	graph   *model.Graph
@@ -110,6 +111,8 @@ type state struct {
 	Seconds  float64 `json:"seconds"` // training time so far
 	LastLoss float64 `json:"last_loss"`
 	LastVal  float64 `json:"last_val"` // nats per token; 0 before the first evaluation
+	// LossScale is that of products in float16; zero without them.
+	LossScale optim.LossScale `json:"loss_scale,omitzero"`
 }
 
 // evaluated is a result and the step it was measured after.
@@ -253,7 +256,7 @@ func (t *Trainer) graphOptions() model.TrainOptions {
 func (t *Trainer) paramOptions(lim op.Limits) model.ParamOptions {
 	return model.ParamOptions{
 		Grads: true, Moments: !t.cfg.Moments8, Moments8: t.cfg.Moments8,
-		Mirror: t.cfg.Precision == "mixed" && lim.F16, LoRA: t.cfg.LoRA,
+		Mirror: t.cfg.Precision == Mixed && lim.F16, LoRA: t.cfg.LoRA,
 	}
 }
 
@@ -263,14 +266,13 @@ func (t *Trainer) openDevice() (err error) {
 		return err
 	}
 	t.runner = op.NewRunner(t.backend)
-	popt := t.paramOptions(t.backend.Limits())
-	if t.cfg.Precision == "mixed" && !popt.Mirror {
-		t.notice("this device has no 16-bit floats: training goes on in f32")
+	if err = t.setPrecision(); err != nil {
+		return err
 	}
 	if err = t.checkMemory(); err != nil {
 		return err
 	}
-	if t.params, err = model.NewParams(t.runner, t.cfg.Model, popt); err != nil {
+	if t.params, err = model.NewParams(t.runner, t.cfg.Model, t.paramOptions(t.backend.Limits())); err != nil {
 		return t.tooLarge(err)
 	}
 	if t.graph, err = model.NewGraph(t.runner, t.params, t.graphOptions()); err != nil {

@@ -8,6 +8,7 @@ import (
 	"tezgah/bench"
 	"tezgah/model"
 	"tezgah/tensor"
+	"tezgah/train"
 )
 
 // stepFlags describe the training step that bench and profile measure.
@@ -34,17 +35,13 @@ func (f *stepFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.batch, "batch", 4, "rows of a step")
 	fl.IntVar(&f.context, "context", 512, "tokens of a row")
 	fl.IntVar(&f.headRows, "head-rows", 0, "rows of logits at a time (0: about 64 MiB)")
-	fl.StringVar(&f.precision, "precision", "f32", strings.Join(precisions, ", "))
+	fl.StringVar(&f.precision, "precision", "f32", strings.Join(train.Precisions(), ", "))
 	fl.BoolVar(&f.moments8, "moments8", false, "8-bit optimizer moments")
 }
 
-// precisions are f32; mixed, f16 weights in the forward pass; and products on
-// matrix units with inputs rounded to bfloat16 or f16.
-var precisions = []string{"f32", "mixed", "bf16", "f16"}
-
 // resolve checks the flags and returns the model and the form of its step.
 func (f *stepFlags) resolve() (cfg model.Config, opt bench.StepOptions, err error) {
-	if err := checkWord("precision", f.precision, precisions); err != nil {
+	if err := checkWord("precision", f.precision, train.Precisions()); err != nil {
 		return cfg, opt, err
 	}
 	if f.batch < 1 || f.context < 1 || f.headRows < 0 {
@@ -61,11 +58,11 @@ func (f *stepFlags) resolve() (cfg model.Config, opt bench.StepOptions, err erro
 	if err := cfg.Validate(); err != nil {
 		return cfg, opt, usageError{err}
 	}
-	opt = bench.StepOptions{Batch: f.batch, Context: f.context, HeadRows: f.headRows, Moments8: f.moments8, Mixed: f.precision == "mixed"}
+	opt = bench.StepOptions{Batch: f.batch, Context: f.context, HeadRows: f.headRows, Moments8: f.moments8, Mixed: f.precision == train.Mixed}
 	switch f.precision {
-	case "bf16":
+	case train.BF16:
 		opt.Round = tensor.BF16
-	case "f16":
+	case train.F16:
 		opt.Round = tensor.F16
 	}
 	return cfg, opt, nil

@@ -102,7 +102,7 @@ func (f *trainFlags) register(cmd *cobra.Command) {
 	fl.Float64Var(&c.Optim.Clip, "clip", c.Optim.Clip, "largest gradient norm (0: no clipping)")
 	fl.StringVar(&c.Optim.NonFinite, "nonfinite", "skip", "NaN or infinite gradients: skip the step, zero them, or stop")
 	fl.BoolVar(&c.Moments8, "moments8", false, "8-bit optimizer moments: 2 bytes a parameter instead of 8")
-	fl.StringVar(&c.Precision, "precision", "f32", "f32 or mixed (f16 weights in the forward pass)")
+	fl.StringVar(&c.Precision, "precision", "f32", "f32; mixed (f16 weights in the forward pass); on matrix units bf16, or f16 with loss scaling")
 	fl.Float64Var(&c.LabelSmoothing, "label-smoothing", 0, "label smoothing α")
 	fl.Float64Var(&c.ZLoss, "z-loss", 0, "z-loss β")
 	fl.BoolVar(&c.DocMask, "doc-mask", false, "documents in a row do not see each other")
@@ -261,6 +261,9 @@ func observe(status *statusLine) train.Observer {
 			line := fmt.Sprintf("step %s/%s  loss %.4f", count(s.Step), count(p.LastStep), s.Loss)
 			if val > 0 {
 				line += fmt.Sprintf("  val %.4f", val)
+			}
+			if s.LossScale > 0 {
+				line += fmt.Sprintf("  scale %g", s.LossScale)
 			}
 			status.set("%s  lr %.2e  norm %.2f  %s tok/s  %s left", line, s.LR, s.GradNorm, count(s.TokPerSec), shortTime(p.ETA))
 		},

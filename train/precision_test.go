@@ -1,0 +1,186 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tezgah/checkpoint"
+	"tezgah/op"
+	"tezgah/runlog"
+	"tezgah/tensor"
+)
+
+// rounding is a backend with matrix units that round the input of products as
+// GPUs do: the first operand of a plain product, which is enough for a test.
+// Gradients beyond float16's range become infinite there.
+type rounding struct {
+	op.Backend
+	to    tensor.DType
+	types []tensor.DType
+}
+
+func (r *rounding) Rounding() []tensor.DType { return r.types }
+
+func (r *rounding) RoundProducts(t tensor.DType) error {
+	r.to = t
+	return nil
+}
+
+func (r *rounding) MatMul(a op.MatMul) error {
+	if r.to == tensor.F32 {
+		return r.Backend.MatMul(a)
+	}
+	x := make([]float32, a.A.Len())
+	if err := r.Backend.Read(tensor.Bytes(x), a.A); err != nil {
+		return err
+	}
+	for i, v := range x {
+		if r.to == tensor.F16 && math.Abs(float64(v)) > tensor.MaxF16 {
+			x[i] = float32(math.Inf(1)) // as the conversion on a GPU does
+		} else if r.to == tensor.F16 {
+			x[i] = tensor.FromF16(tensor.ToF16(v))
+		} else {
+			x[i] = tensor.FromBF16(tensor.ToBF16(v))
+		}
+	}
+	buf, err := r.Backend.Alloc("rounded", tensor.F32, len(x))
+	if err != nil {
+		return err
+	}
+	defer r.Backend.Free(buf)
+	a.A = op.Of(buf, 0, a.A.Rows(), a.A.Cols())
+	if err := r.Backend.Write(a.A, tensor.Bytes(x)); err != nil {
+		return err
+	}
+	return r.Backend.MatMul(a)
+}
+
+func openRounding() (op.Backend, error) {
+	b, err := openCPU()
+	return &rounding{Backend: b, types: []tensor.DType{tensor.BF16, tensor.F16}}, err
+}
+
+// TestPrecisionOfProducts trains with rounded products: the loss falls about as
+// far as in float32, and is not the same.
+func TestPrecisionOfProducts(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	exact := runAll(t, filepath.Join(dir, F32), cfg)
+	for _, p := range []string{BF16, F16} {
+		cfg.Precision = p
+		tr, err := New(cfg, Options{Dir: filepath.Join(dir, p), Open: openRounding})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := tr.Run(context.Background())
+		tr.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := res.Val.LossNats - exact.Val.LossNats; d == 0 || d > 0.05 || d < -0.05 {
+			t.Errorf("%s: validation loss %v, in float32 %v", p, res.Val.LossNats, exact.Val.LossNats)
+		}
+	}
+}
+
+// TestLossScaleResumes: overflows halve the scale, and a run that was interrupted
+// goes on with the scale that it had, to the bit.
+func TestLossScaleResumes(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	cfg.Precision = F16
+	whole, parts := filepath.Join(dir, "whole"), filepath.Join(dir, "parts")
+	run := func(ctx context.Context, tr *Trainer, err error) error {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		_, err = tr.Run(ctx)
+		return err
+	}
+	var notices []string
+	opt := Options{Dir: whole, Open: openRounding, Observer: Observer{Notice: func(s string) { notices = append(notices, s) }}}
+	tr, err := New(cfg, opt)
+	if err == nil {
+		tr.state.LossScale.Scale = 1 << 40 // far too high: the first steps overflow
+	}
+	if err := run(context.Background(), tr, err); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(strings.Join(notices, "\n"), "loss scale halved") {
+		t.Errorf("no overflow was told: %q", notices)
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	tr, err = New(cfg, Options{Dir: parts, Open: openRounding, Observer: Observer{Step: func(s runlog.Step, _ Pace) {
+		if s.Step == 9 {
+			cancel()
+		}
+	}}})
+	if err == nil {
+		tr.state.LossScale.Scale = 1 << 40
+	}
+	if err := run(ctx, tr, err); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a cancelled run returned %v", err)
+	}
+	tr, err = Resume(Options{Dir: parts, Open: openRounding}, nil)
+	if err := run(context.Background(), tr, err); err != nil {
+		t.Fatal(err)
+	}
+	sameRun(t, whole, parts)
+	scales := map[string][]float64{}
+	for _, d := range []string{whole, parts} {
+		for rec, err := range runlog.Read(filepath.Join(d, runlog.FileName)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rec.Step != nil {
+				scales[d] = append(scales[d], rec.Step.LossScale)
+			}
+		}
+	}
+	a, b := scales[whole], scales[parts]
+	if len(a) != int(cfg.MaxSteps) || len(b) != len(a) || a[0] >= 1<<40 || a[len(a)-1] <= 1 {
+		t.Fatalf("scales %v and %v", a, b)
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			t.Errorf("step %d: scale %v after resuming, %v without", i+1, b[i], a[i])
+		}
+	}
+}
+
+// TestPrecisionThatADeviceLacks goes on in float32 and says so.
+func TestPrecisionThatADeviceLacks(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	whole, lacking := filepath.Join(dir, "f32"), filepath.Join(dir, "f16")
+	runAll(t, whole, cfg)
+	cfg.Precision = F16
+	var notices []string
+	tr, err := New(cfg, Options{Dir: lacking, Open: openCPU, Observer: Observer{Notice: func(s string) { notices = append(notices, s) }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if _, err := tr.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if len(notices) == 0 || !strings.Contains(notices[0], "no matrix units") {
+		t.Errorf("the user was told %q", notices)
+	}
+	a, b := weights(t, whole), weights(t, lacking)
+	for name := range a {
+		if string(a[name]) != string(b[name]) {
+			t.Errorf("%s differs from the run in float32", name)
+		}
+	}
+	if _, _, err := checkpoint.Latest(lacking); err != nil {
+		t.Error(err)
+	}
+}
