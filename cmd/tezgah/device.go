@@ -16,11 +16,13 @@ import (
 // deviceFlags choose what computes.
 type deviceFlags struct {
 	device  string
+	backend string
 	threads int
 }
 
 func (d *deviceFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.device, "device", "auto", "auto, cpu, gpu, gpu:N, or part of a GPU's name")
+	cmd.Flags().StringVar(&d.backend, "backend", "", "how a GPU is reached: vulkan, webgpu (Vulkan, Metal or DirectX 12 through it), or empty for the first that works")
 	cmd.Flags().IntVar(&d.threads, "threads", 0, "CPU threads; 0 is all cores")
 }
 
@@ -32,26 +34,29 @@ func (d *deviceFlags) check() error {
 	if strings.TrimSpace(d.device) == "" {
 		return usagef("--device is empty, want auto, cpu, gpu or gpu:N")
 	}
+	if d.backend != "" {
+		return checkWord("backend", d.backend, []string{gpu.BackendVulkan, gpu.BackendWebGPU})
+	}
 	return nil
 }
 
 // open opens the backend that the flags ask for and tells the user on standard
 // error what they should know about it.
 func (d *deviceFlags) open() (op.Backend, error) {
-	b, notice, err := openDevice(d.device, d.threads)
+	b, notice, err := openDevice(d.device, d.backend, d.threads)
 	say(notice)
 	return b, err
 }
 
-// openDevice opens a backend as --device names it. notice is what the user
+// openDevice opens a backend as --device and --backend name it. notice is what the user
 // should know, or empty.
-func openDevice(device string, threads int) (b op.Backend, notice string, err error) {
+func openDevice(device, backend string, threads int) (b op.Backend, notice string, err error) {
 	switch device {
 	case "cpu":
 		b, err = cpu.New(cpu.Options{Threads: threads})
 		return b, "", err
 	case "auto":
-		if b, notice, err = openGPU("auto"); err == nil {
+		if b, notice, err = openGPU("auto", backend); err == nil {
 			return b, notice, nil
 		}
 		if notice = ""; !errors.Is(err, gpu.ErrNoAdapter) { // there is one, and it should have worked
@@ -60,7 +65,7 @@ func openDevice(device string, threads int) (b op.Backend, notice string, err er
 		b, err = cpu.New(cpu.Options{Threads: threads})
 		return b, notice, err
 	}
-	return openGPU(device)
+	return openGPU(device, backend)
 }
 
 // runner is open with the front of the backend.

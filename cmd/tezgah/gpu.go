@@ -10,12 +10,12 @@ import (
 )
 
 // openGPU opens a GPU backend by "auto" (never a software adapter), "gpu",
-// "gpu:N" or part of a name, and returns what the user should know about it.
-func openGPU(device string) (op.Backend, string, error) {
+// "gpu:N" or part of a name, reached as --backend says, and returns what the user should know about it.
+func openGPU(device, backend string) (op.Backend, string, error) {
 	if device == "auto" {
 		device = "gpu"
 	}
-	dev, err := gpu.Open(gpu.Options{Device: device})
+	dev, err := gpu.Open(gpu.Options{Device: device, Backend: backend})
 	if err != nil {
 		return nil, "", err
 	}
@@ -36,6 +36,9 @@ func gpuRows() ([]deviceRow, error) {
 	var rows []deviceRow
 	for _, a := range adapters {
 		detail := []string{a.Backend, a.Driver, "buffers up to " + formatBytes(int64(a.Limits.BufferSize))}
+		if m := matrixUnits(a.Matrix); m != "" {
+			detail = append(detail, m)
+		}
 		rows = append(rows, deviceRow{deviceName(a.Index), a.Name, a.Kind.String(), strings.Join(detail, ", ")})
 	}
 	return rows, nil
@@ -43,3 +46,20 @@ func gpuRows() ([]deviceRow, error) {
 
 // deviceName is what --device takes for an adapter.
 func deviceName(index int) string { return fmt.Sprintf("gpu:%d", index) }
+
+// matrixUnits says what an adapter's matrix units multiply, "" without any.
+func matrixUnits(shapes []gpu.MatrixShape) string {
+	inputs := ""
+	for _, input := range []string{"bf16", "f16"} {
+		for _, s := range shapes {
+			if s.Input == input {
+				inputs += " " + input
+				break
+			}
+		}
+	}
+	if inputs == "" {
+		return ""
+	}
+	return "matrix units for" + inputs
+}

@@ -170,7 +170,7 @@ func wrapListen(addr string, err error) error {
 
 // service opens the workbench's folder and says what computes.
 func (f *serveFlags) service() (*engine.Service, string, error) {
-	b, notice, err := openDevice(f.device, f.threads)
+	b, notice, err := openDevice(f.device, f.backend, f.threads)
 	if err != nil {
 		return nil, "", err
 	}
@@ -179,7 +179,7 @@ func (f *serveFlags) service() (*engine.Service, string, error) {
 	b.Close()
 	s, err := engine.New(engine.Options{
 		Dir: f.dir, Place: "server", Version: version(), Device: f.device, Threads: f.threads, MaxUpload: f.uploadGiB << 30,
-		OpenBackend: func(device string) (op.Backend, string, error) { return openDevice(device, f.threads) },
+		OpenBackend: func(device string) (op.Backend, string, error) { return openDevice(device, f.backend, f.threads) },
 		Devices:     f.devices, Sample: sampleText(),
 	})
 	return s, device, err
