@@ -6,15 +6,25 @@
 GO ?= go
 export CGO_ENABLED = 0
 
-.PHONY: build test test-browser check bench bench-gemm
+.PHONY: build test test-gpu test-browser check bench bench-gemm
 
 build:
 	$(GO) build -o bin/tezgah ./cmd/tezgah
 
 test: check
 	$(GO) test ./...
+	@if [ "$$TEZGAH_REQUIRE_GPU" = 1 ]; then $(MAKE) test-gpu; fi
 	@if [ "$$TEZGAH_REQUIRE_BROWSER" = 1 ]; then $(MAKE) test-browser; \
 	else echo "tests in a browser were left out: set TEZGAH_REQUIRE_BROWSER=1 to run them"; fi
+
+# The other way to a GPU, and the first one under Vulkan's validation layer, which
+# must have nothing to say.
+GPU_TESTS = ./gpu/... ./op/webgpu/...
+test-gpu:
+	TEZGAH_BACKEND=webgpu $(GO) test $(GPU_TESTS)
+	@out=$$(mktemp); TEZGAH_VALIDATE=1 $(GO) test -count=1 -v $(GPU_TESTS) >$$out 2>&1 || { cat $$out; exit 1; }; \
+	if grep -E 'Validation (Error|Warning)|VUID-' $$out; then echo "the validation layer complains"; exit 1; fi; \
+	grep '^ok' $$out; rm -f $$out
 
 # The device layer and the operations, compiled to wasm, in headless Chromium.
 BROWSER_TESTS = ./gpu ./op/webgpu
