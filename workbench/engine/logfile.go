@@ -40,7 +40,8 @@ func (l *logFile) grow(reset func(), line func(n int, b []byte)) error {
 	buf := make([]byte, 0, 1<<16)
 	for {
 		if len(buf) == cap(buf) {
-			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
+			// Taking lines moves buf along, down to no capacity at all.
+			buf = append(make([]byte, 0, max(1<<16, 2*len(buf))), buf...)
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
