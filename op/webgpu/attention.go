@@ -51,6 +51,9 @@ func headDefines(d int) []define { return []define{u("D", d), u("DQ", (d+3)/4)} 
 // Attention computes the output and LSE by tiles.
 func (b *Backend) Attention(a op.Attention) error {
 	d, doc := a.Q.Dims[3], a.DocStart.Ok()
+	if b.matrixAttends(d) {
+		return b.matrixAttention(a)
+	}
 	dq := (d + 3) / 4
 	s := b.attentionTile(dq)
 	if b.forward != nil {
@@ -165,6 +168,12 @@ func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 	c.attentionDims(a.Q, a.K, 0, a.Scale)
 	if err := c.groups((rows + 15) / 16); err != nil {
 		return err
+	}
+	if b.matrixAttends(d) {
+		if err := b.matrixAttentionBackward(a, partDQ, stats); err != nil {
+			return err
+		}
+		return b.matrixAttentionBackward(a, partDKDV, stats)
 	}
 	operands := func(c *call) {
 		c.in(a.Q)

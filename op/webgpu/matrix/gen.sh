@@ -14,5 +14,9 @@ for source in *.comp; do
   name=${source%.comp}
   compile "$source" -o "${name}_f16.spv"
   compile -DBF16 "$source" -o "${name}_bf16.spv"
+  if grep -q NV_CONVERT "$source"; then
+    compile -DNV_CONVERT "$source" -o "${name}_nv_f16.spv"
+    compile -DNV_CONVERT -DBF16 "$source" -o "${name}_nv_bf16.spv"
+  fi
 done
-sha256sum -- *.comp *.spv > SHA256SUMS
+sha256sum -- *.comp *.glsl *.spv > SHA256SUMS

@@ -1,0 +1,167 @@
+// What the attention kernels for matrix units share: sizes, types, and how operands
+// get from memory into fragments.
+//
+// Inputs and results are float32 in memory. Queries, keys, values, the gradient of
+// the output, and the weights are rounded to 16 bits (f16, or bfloat16 when compiled
+// with -DBF16) where they enter a product; sums, softmax and everything else are
+// float32. A workgroup has SUBGROUPS subgroups; each owns OWN fragments of rows and
+// keeps their sums in registers, while tiles of OTHER rows of the other side go
+// through workgroup memory and are taken in strips of STRIP. The sums that a
+// subgroup computes become the left factor of its next product: in registers with
+// -DNV_CONVERT (VK_NV_cooperative_matrix2), else through memory of its own.
+//
+// Which row and column a component of a fragment has is the driver's affair. Where
+// it matters, fragments are loaded with row and column numbers, component by
+// component beside the others.
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_vote : require
+#extension GL_EXT_shader_explicit_arithmetic_types : require
+#extension GL_EXT_control_flow_attributes : require
+#ifdef NV_CONVERT
+#extension GL_NV_cooperative_matrix2 : require
+#endif
+#ifdef BF16
+#extension GL_EXT_bfloat16 : require
+#define HALF bfloat16_t
+#define HALF4 bf16vec4
+#else
+#define HALF float16_t
+#define HALF4 f16vec4
+#endif
+
+layout(constant_id = 0) const uint THREADS = 128; // LANES of every subgroup
+layout(constant_id = 1) const uint LANES = 32;
+layout(constant_id = 2) const uint XM = 16; // the device multiplies (XM, XK) × (XK, XN)
+layout(constant_id = 3) const uint XN = 16;
+layout(constant_id = 4) const uint XK = 16;
+layout(constant_id = 5) const uint D = 64; // head size, a multiple of XN and XK
+layout(constant_id = 6) const uint OWN = 1;
+layout(constant_id = 7) const uint OTHER = 64;
+#ifndef STRIP
+layout(constant_id = 8) const uint STRIP = 64; // a part of OTHER, a multiple of XN and XK
+#endif
+layout(constant_id = 9) const bool HAS_DOC = false;
+layout(constant_id = 10) const bool EARLY = true; // fetch a tile while the one before is in use
+layout(constant_id = 11) const bool LOCKSTEP = false; // a subgroup's threads always go together
+layout(local_size_x_id = 0) in;
+
+const uint SUBGROUPS = THREADS / LANES;
+const uint ROWS = OWN * XM;         // of a subgroup
+const uint TILE = SUBGROUPS * ROWS; // of a workgroup
+const uint DQ = D / 4;      // vec4 in a row
+const uint ND = D / XN;     // fragments along D as columns,
+const uint KD = D / XK;     // and as the inner dimension
+const uint NS = STRIP / XN; // fragments along a strip, likewise
+const uint KS = STRIP / XK;
+const float LOG2E = 1.4426950408889634;
+const float LN2 = 0.6931471805599453;
+const float HUGE = 3e38;
+
+#define SUM coopmat<float, gl_ScopeSubgroup, XM, XN, gl_MatrixUseAccumulator>
+#define LEFT coopmat<HALF, gl_ScopeSubgroup, XM, XK, gl_MatrixUseA>
+#define RIGHT coopmat<HALF, gl_ScopeSubgroup, XK, XN, gl_MatrixUseB>
+#define BY_ROWS gl_CooperativeMatrixLayoutRowMajor
+#define BY_COLUMNS gl_CooperativeMatrixLayoutColumnMajor
+#define EACH(i, fragment) [[unroll]] for (int i = 0; i < fragment.length(); i++)
+const uint PARTS = 2 * XM * XN / LANES; // components of a SUM in a thread at most: a driver may keep some twice
+
+// SYNC orders a subgroup's accesses to its own workgroup memory. Mesa's llvmpipe,
+// whose threads go in lockstep, takes a subgroup's barrier for the workgroup's.
+#define SYNC \
+  if (LOCKSTEP) subgroupMemoryBarrierShared(); \
+  else controlBarrier(gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease)
+
+// ROW_VECTOR loads a fragment whose row i is full of v[at + i], COLUMN_VECTOR one
+// whose column j is full of v[at + j].
+#define ROW_VECTOR(fragment, v, at) coopMatLoad(fragment, v, at, 0, BY_COLUMNS)
+#define COLUMN_VECTOR(fragment, v, at) coopMatLoad(fragment, v, at, 0, BY_ROWS)
+
+layout(set = 0, binding = SLOT_DIMS) uniform Dims {
+  uint b, t, h, kvh;
+  uint first; // item of the first workgroup of this dispatch
+  float scale;
+};
+
+// Rows in workgroup memory have 16 bytes between them, so that the rows of a
+// fragment fall into different banks.
+const uint STEP = DQ + 2;            // HALF4 of a tile's row
+const uint SPARE_STEP = XN + 4;      // floats of a row of spare
+const uint STAGE_STEP = (STAGE_WIDTH > XK ? STAGE_WIDTH : XK) + 8; // HALF of a row of stage
+
+const uint NUMBERS = XM > XN ? XM : XN;
+shared float number[NUMBERS];                           // number[i] = i
+shared float spare[SUBGROUPS * XM * SPARE_STEP];      // a SUM for each subgroup
+shared HALF stage[SUBGROUPS * STAGE_ROWS * STAGE_STEP]; // left factors of each subgroup
+
+uint lid, lane, sub;
+uint spareAt, stageAt; // the subgroup's part of spare and of stage
+uint place[PARTS];     // of a component in stage
+
+void findPlaces() {
+  lid = gl_LocalInvocationIndex;
+  lane = gl_SubgroupInvocationID;
+  sub = gl_SubgroupID;
+  spareAt = sub * XM * SPARE_STEP;
+  stageAt = sub * STAGE_ROWS * STAGE_STEP;
+  if (lid < NUMBERS) number[lid] = float(lid);
+  barrier();
+#ifndef NV_CONVERT
+  SUM row, column;
+  ROW_VECTOR(row, number, 0);
+  COLUMN_VECTOR(column, number, 0);
+  EACH(i, row) place[i] = stageAt + uint(row[i]) * STAGE_STEP + uint(column[i]);
+#endif
+}
+
+// OWN_FRAGMENTS makes left factors of the subgroup's rows of a tensor, from `row`
+// on, multiplied by `times`; those after `last` become copies of it.
+const uint HELD = XM * XK / 4 / LANES; // vec4 of a fragment in a thread
+#define OWN_FRAGMENTS(fragments, source, base, stride, row, last, times) \
+  [[unroll]] for (uint r = 0; r < OWN; r++) { \
+    vec4 held[KD * HELD]; \
+    [[unroll]] for (uint e = 0; e < KD * HELD; e++) { \
+      uint at = e % HELD * LANES + lane; \
+      held[e] = source[base + min(row + r * XM + at / (XK / 4), last) * stride + e / HELD * (XK / 4) + at % (XK / 4)]; \
+    } \
+    [[unroll]] for (uint c = 0; c < KD; c++) { \
+      [[unroll]] for (uint i = 0; i < HELD; i++) { \
+        uint at = i * LANES + lane, to = stageAt + at / (XK / 4) * STAGE_STEP + at % (XK / 4) * 4; \
+        HALF4 x = HALF4(held[c * HELD + i] * times); \
+        stage[to] = x.x; \
+        stage[to + 1] = x.y; \
+        stage[to + 2] = x.z; \
+        stage[to + 3] = x.w; \
+      } \
+      SYNC; \
+      coopMatLoad(fragments[r * KD + c], stage, stageAt, STAGE_STEP, BY_ROWS); \
+      SYNC; \
+    } \
+  }
+
+// FETCH reads a tile of OTHER rows from `row` on into registers, those after `last`
+// as copies of it; KEEP rounds `times` the tile into workgroup memory.
+const uint LOADS = (OTHER * DQ + THREADS - 1) / THREADS; // of a thread
+#define FETCH(next, source, base, stride, row, last) \
+  [[unroll]] for (uint i = 0; i < LOADS; i++) { \
+    uint e = i * THREADS + lid; \
+    next[i] = source[base + min(row + e / DQ, last) * stride + e % DQ]; \
+  }
+#define KEEP(tile, next, times) \
+  [[unroll]] for (uint i = 0; i < LOADS; i++) { \
+    uint e = i * THREADS + lid; \
+    if (OTHER * DQ % THREADS == 0 || e < OTHER * DQ) tile[e / DQ * STEP + e % DQ] = HALF4(next[i] * times); \
+  }
+
+// STORE_ROWS writes a SUM whose first row is row `row` of T; rows after T are left
+// out.
+#define STORE_ROWS(fragment, target, to, stride, row) \
+  if (row + XM <= t) coopMatStore(fragment, target, to, stride, BY_ROWS); \
+  else { \
+    SYNC; \
+    coopMatStore(fragment, spare, spareAt, SPARE_STEP, BY_ROWS); \
+    SYNC; \
+    for (uint e = lane; e < XM * XN; e += LANES) \
+      if (row + e / XN < t) target[to + e / XN * stride + e % XN] = spare[spareAt + e / XN * SPARE_STEP + e % XN]; \
+  }

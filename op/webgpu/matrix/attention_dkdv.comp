@@ -1,0 +1,199 @@
+// The gradients of attention's keys and values on matrix units: dv (B, T, KVH, D) =
+// Σ p·dout and dk = scale·Σ ds·q, over all queries that see a key, of all heads that
+// read its head; p and ds as in attention_dq. See attention.glsl for how,
+// 10_backward_attention.wgsl for the plain twin. q, dout (B, T, H, D), k, v
+// (B, T, KVH, D), stats (B, H, T): lse·log2(e) and delta, doc_start (B, T).
+//
+// Own rows: keys and values; other rows: queries, times scale·log2(e), and their
+// dout, head after head, each in order. Queries before the tile or of later
+// documents are not visited. Everything is transposed: scores have a row for each
+// key. 1-D dispatch over B·KVH·ceil(T/TILE).
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#define SLOT_DIMS 8
+#define STAGE_WIDTH STRIP
+#ifdef NV_CONVERT
+#define STAGE_ROWS XM
+#else
+#define STAGE_ROWS (2 * ROWS)
+#endif
+#include "attention.glsl"
+
+layout(set = 0, binding = 0) readonly buffer Q_ { vec4 q[]; };
+layout(set = 0, binding = 1) readonly buffer K_ { vec4 k[]; };
+layout(set = 0, binding = 2) readonly buffer V_ { vec4 v[]; };
+layout(set = 0, binding = 3) readonly buffer DOut_ { vec4 dout[]; };
+layout(set = 0, binding = 4) readonly buffer Stats_ { vec2 stats[]; };
+layout(set = 0, binding = 5) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
+layout(set = 0, binding = 6) buffer DK_ { float dk[]; };
+layout(set = 0, binding = 7) buffer DV_ { float dv[]; };
+
+shared HALF4 qt[OTHER * STEP];
+shared HALF4 ot[OTHER * STEP];
+shared float seen[OTHER]; // the first key that a query sees
+shared float minusLSE[OTHER];
+shared float minusDelta[OTHER];
+
+uint mine; // the subgroup's first row
+LEFT kf[OWN * KD];
+LEFT vf[OWN * KD];
+SUM s[OWN * NS];  // score − lse of a strip, then p
+SUM dp[OWN * NS]; // dout·v − delta, then ds
+SUM gk[OWN * ND]; // Σ ds·q
+SUM gv[OWN * ND]; // Σ p·dout
+
+void products(uint strip) {
+  [[unroll]] for (uint j = 0; j < NS; j++) {
+    SUM lse, delta;
+    COLUMN_VECTOR(lse, minusLSE, strip + j * XN);
+    COLUMN_VECTOR(delta, minusDelta, strip + j * XN);
+    [[unroll]] for (uint r = 0; r < OWN; r++) {
+      s[r * NS + j] = lse;
+      dp[r * NS + j] = delta;
+    }
+  }
+  [[unroll]] for (uint d = 0; d < KD; d++)
+    [[unroll]] for (uint j = 0; j < NS; j++) {
+      RIGHT qf, of;
+      uint at = (strip + j * XN) * STEP + d * (XK / 4);
+      coopMatLoad(qf, qt, at, STEP, BY_COLUMNS);
+      coopMatLoad(of, ot, at, STEP, BY_COLUMNS);
+      [[unroll]] for (uint r = 0; r < OWN; r++) {
+        s[r * NS + j] = coopMatMulAdd(kf[r * KD + d], qf, s[r * NS + j]);
+        dp[r * NS + j] = coopMatMulAdd(vf[r * KD + d], of, dp[r * NS + j]);
+      }
+    }
+}
+
+// hide lowers the scores of queries that do not see a key.
+void hide(uint row0, uint strip) {
+  SUM row, column, least;
+  ROW_VECTOR(row, number, 0);
+  COLUMN_VECTOR(column, number, 0);
+  [[unroll]] for (uint j = 0; j < NS; j++) {
+    if (HAS_DOC) COLUMN_VECTOR(least, seen, strip + j * XN);
+    [[unroll]] for (uint r = 0; r < OWN; r++) {
+      float ahead = float(int(mine + r * XM) - int(row0 + strip + j * XN)), at = float(mine + r * XM);
+      EACH(i, row)
+        if (row[i] - column[i] + ahead > 0.0 || HAS_DOC && row[i] + at < least[i]) s[r * NS + j][i] = -HUGE;
+    }
+  }
+}
+
+// gather adds p·dout and ds·q of a strip.
+void gather(uint strip) {
+#ifdef NV_CONVERT
+  LEFT left[2 * OWN * KS];
+#endif
+  [[unroll]] for (uint r = 0; r < OWN; r++)
+    [[unroll]] for (uint j = 0; j < NS; j++) {
+      EACH(i, s[0]) {
+        float p = exp2(s[r * NS + j][i]), ds = p * dp[r * NS + j][i];
+#ifdef NV_CONVERT
+        s[r * NS + j][i] = p;
+        dp[r * NS + j][i] = ds;
+      }
+      left[r * KS + j] = LEFT(s[r * NS + j]);
+      left[(OWN + r) * KS + j] = LEFT(dp[r * NS + j]);
+#else
+        stage[place[i] + r * XM * STAGE_STEP + j * XN] = HALF(p);
+        stage[place[i] + (OWN + r) * XM * STAGE_STEP + j * XN] = HALF(ds);
+      }
+#endif
+    }
+#ifndef NV_CONVERT
+  SYNC;
+#endif
+  [[unroll]] for (uint c = 0; c < KS; c++) {
+    LEFT pf[OWN], df[OWN];
+    [[unroll]] for (uint r = 0; r < OWN; r++) {
+#ifdef NV_CONVERT
+      pf[r] = left[r * KS + c];
+      df[r] = left[(OWN + r) * KS + c];
+#else
+      coopMatLoad(pf[r], stage, stageAt + r * XM * STAGE_STEP + c * XK, STAGE_STEP, BY_ROWS);
+      coopMatLoad(df[r], stage, stageAt + (OWN + r) * XM * STAGE_STEP + c * XK, STAGE_STEP, BY_ROWS);
+#endif
+    }
+    [[unroll]] for (uint n = 0; n < ND; n++) {
+      RIGHT qf, of;
+      uint at = (strip + c * XK) * STEP + n * (XN / 4);
+      coopMatLoad(of, ot, at, STEP, BY_ROWS);
+      coopMatLoad(qf, qt, at, STEP, BY_ROWS);
+      [[unroll]] for (uint r = 0; r < OWN; r++) {
+        gv[r * ND + n] = coopMatMulAdd(pf[r], of, gv[r * ND + n]);
+        gk[r * ND + n] = coopMatMulAdd(df[r], qf, gk[r * ND + n]);
+      }
+    }
+  }
+#ifndef NV_CONVERT
+  SYNC;
+#endif
+}
+
+void main() {
+  uint item = first + gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+  uint heads = b * kvh, tiles = (t + TILE - 1) / TILE;
+  if (item >= heads * tiles) return;
+  findPlaces();
+  uint key0 = item / heads * TILE, last = min(key0 + TILE, t) - 1;
+  uint sequence = item % heads / kvh, kv = item % kvh, share = h / kvh;
+  uint kvBase = (sequence * t * kvh + kv) * DQ, kvStride = kvh * DQ, qStride = h * DQ;
+  mine = key0 + sub * ROWS;
+  OWN_FRAGMENTS(kf, k, kvBase, kvStride, mine, last, 1.0)
+  OWN_FRAGMENTS(vf, v, kvBase, kvStride, mine, last, 1.0)
+  [[unroll]] for (uint i = 0; i < OWN * ND; i++) {
+    gk[i] = SUM(0.0);
+    gv[i] = SUM(0.0);
+  }
+  // Queries from row0 on, of head after head; a head ends where the documents
+  // after the tile's keys begin.
+  uint start = key0 / OTHER * OTHER, row0 = start, head = kv * share, heads1 = head + share;
+  uint qBase = (sequence * t * h + head) * DQ;
+  vec4 nextQ[LOADS], nextO[LOADS];
+  FETCH(nextQ, q, qBase, qStride, row0, t - 1)
+  FETCH(nextO, dout, qBase, qStride, row0, t - 1)
+  [[dont_unroll]] for (;;) {
+    KEEP(qt, nextQ, (scale * LOG2E))
+    KEEP(ot, nextO, 1.0)
+    for (uint i = lid; i < OTHER; i += THREADS) {
+      uint row = row0 + i;
+      vec2 st = row < t ? stats[(sequence * h + head) * t + row] : vec2(1e30, 0.0);
+      minusLSE[i] = -st.x;
+      minusDelta[i] = -st.y;
+      if (HAS_DOC) seen[i] = float(doc_start[sequence * t + min(row, t - 1)]);
+    }
+    barrier();
+    uint now = row0;
+    row0 += OTHER;
+    if (row0 >= t || HAS_DOC && uint(doc_start[sequence * t + row0]) > last) {
+      row0 = start;
+      head++;
+      qBase += DQ;
+    }
+    bool more = head < heads1;
+    if (EARLY && more) {
+      FETCH(nextQ, q, qBase, qStride, row0, t - 1)
+      FETCH(nextO, dout, qBase, qStride, row0, t - 1)
+    }
+    [[unroll]] for (uint strip = 0; strip < OTHER; strip += STRIP)
+      if (now + strip + STRIP > mine && now + strip < t && mine <= last) {
+        products(strip);
+        if (now + strip < mine + ROWS - 1 || HAS_DOC && seen[strip + STRIP - 1] > float(mine)) hide(now, strip);
+        gather(strip);
+      }
+    if (!more) break;
+    if (!EARLY) {
+      FETCH(nextQ, q, qBase, qStride, row0, t - 1)
+      FETCH(nextO, dout, qBase, qStride, row0, t - 1)
+    }
+    barrier();
+  }
+  [[unroll]] for (uint r = 0; r < OWN; r++)
+    [[unroll]] for (uint n = 0; n < ND; n++) {
+      uint to = 4 * (kvBase + (mine + r * XM) * kvStride) + n * XN;
+      EACH(i, gk[0]) gk[r * ND + n][i] *= LN2; // queries came times scale·log2(e)
+      STORE_ROWS(gk[r * ND + n], dk, to, 4 * kvStride, mine + r * XM)
+      STORE_ROWS(gv[r * ND + n], dv, to, 4 * kvStride, mine + r * XM)
+    }
+}

@@ -1,0 +1,179 @@
+// The gradient of attention's queries on matrix units: dq (B, T, H, D) =
+// scale·Σ_keys ds·k with ds = p·(dout·v − delta) and p = exp2(score − lse); see
+// attention.glsl for how, 10_backward_attention.wgsl for the plain twin. q, dout
+// (B, T, H, D), k, v (B, T, KVH, D), stats (B, H, T): lse·log2(e) and delta,
+// doc_start (B, T).
+//
+// Own rows: queries, times scale·log2(e), and their dout; other rows: keys, in
+// order. 1-D dispatch over B·H·ceil(T/TILE), the long rows first.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#define SLOT_DIMS 7
+#define STAGE_WIDTH STRIP
+#ifdef NV_CONVERT
+#define STAGE_ROWS XM
+#else
+#define STAGE_ROWS ROWS
+#endif
+#include "attention.glsl"
+
+layout(set = 0, binding = 0) readonly buffer Q_ { vec4 q[]; };
+layout(set = 0, binding = 1) readonly buffer K_ { vec4 k[]; };
+layout(set = 0, binding = 2) readonly buffer V_ { vec4 v[]; };
+layout(set = 0, binding = 3) readonly buffer DOut_ { vec4 dout[]; };
+layout(set = 0, binding = 4) readonly buffer Stats_ { vec2 stats[]; };
+layout(set = 0, binding = 5) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
+layout(set = 0, binding = 6) buffer DQ_ { float dq[]; };
+
+shared HALF4 kt[OTHER * STEP];
+shared HALF4 vt[OTHER * STEP];
+shared float seen[TILE];    // the first key that a query sees
+shared float minusLSE[TILE];
+shared float minusDelta[TILE];
+
+uint mine, mineLast; // the subgroup's first row and last row in T
+LEFT qf[OWN * KD];
+LEFT of[OWN * KD];
+SUM s[OWN * NS];  // score − lse of a strip, then ds
+SUM dp[OWN * NS]; // dout·v − delta
+SUM g[OWN * ND];  // Σ ds·k
+SUM startS[OWN];  // −lse,
+SUM startP[OWN];  // −delta
+
+void products(uint strip) {
+  [[unroll]] for (uint r = 0; r < OWN; r++)
+    [[unroll]] for (uint j = 0; j < NS; j++) {
+      s[r * NS + j] = startS[r];
+      dp[r * NS + j] = startP[r];
+    }
+  [[unroll]] for (uint d = 0; d < KD; d++)
+    [[unroll]] for (uint j = 0; j < NS; j++) {
+      RIGHT kf, vf;
+      uint at = (strip + j * XN) * STEP + d * (XK / 4);
+      coopMatLoad(kf, kt, at, STEP, BY_COLUMNS);
+      coopMatLoad(vf, vt, at, STEP, BY_COLUMNS);
+      [[unroll]] for (uint r = 0; r < OWN; r++) {
+        s[r * NS + j] = coopMatMulAdd(qf[r * KD + d], kf, s[r * NS + j]);
+        dp[r * NS + j] = coopMatMulAdd(of[r * KD + d], vf, dp[r * NS + j]);
+      }
+    }
+}
+
+// hide lowers the scores of keys that a query does not see.
+void hide(uint key) {
+  SUM row, column, least;
+  ROW_VECTOR(row, number, 0);
+  COLUMN_VECTOR(column, number, 0);
+  [[unroll]] for (uint r = 0; r < OWN; r++) {
+    if (HAS_DOC) ROW_VECTOR(least, seen, sub * ROWS + r * XM);
+    [[unroll]] for (uint j = 0; j < NS; j++) {
+      float ahead = float(int(key + j * XN) - int(mine + r * XM)), at = float(key + j * XN);
+      EACH(i, row)
+        if (column[i] - row[i] + ahead > 0.0 || HAS_DOC && column[i] + at < least[i]) s[r * NS + j][i] = -HUGE;
+    }
+  }
+}
+
+// gather adds ds·k of a strip.
+void gather(uint strip) {
+#ifdef NV_CONVERT
+  LEFT ds[OWN * KS];
+#endif
+  [[unroll]] for (uint r = 0; r < OWN; r++)
+    [[unroll]] for (uint j = 0; j < NS; j++) {
+#ifdef NV_CONVERT
+      EACH(i, s[0]) s[r * NS + j][i] = exp2(s[r * NS + j][i]) * dp[r * NS + j][i];
+      ds[r * KS + j] = LEFT(s[r * NS + j]);
+#else
+      EACH(i, s[0]) stage[place[i] + r * XM * STAGE_STEP + j * XN] = HALF(exp2(s[r * NS + j][i]) * dp[r * NS + j][i]);
+#endif
+    }
+#ifndef NV_CONVERT
+  SYNC;
+#endif
+  [[unroll]] for (uint c = 0; c < KS; c++) {
+    LEFT left[OWN];
+    [[unroll]] for (uint r = 0; r < OWN; r++) {
+#ifdef NV_CONVERT
+      left[r] = ds[r * KS + c];
+#else
+      coopMatLoad(left[r], stage, stageAt + r * XM * STAGE_STEP + c * XK, STAGE_STEP, BY_ROWS);
+#endif
+    }
+    [[unroll]] for (uint n = 0; n < ND; n++) {
+      RIGHT kf;
+      coopMatLoad(kf, kt, (strip + c * XK) * STEP + n * (XN / 4), STEP, BY_ROWS);
+      [[unroll]] for (uint r = 0; r < OWN; r++) g[r * ND + n] = coopMatMulAdd(left[r], kf, g[r * ND + n]);
+    }
+  }
+#ifndef NV_CONVERT
+  SYNC;
+#endif
+}
+
+void main() {
+  uint item = first + gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+  uint heads = b * h, tiles = (t + TILE - 1) / TILE;
+  if (item >= heads * tiles) return;
+  findPlaces();
+  uint row0 = (tiles - 1 - item / heads) * TILE, last = min(row0 + TILE, t) - 1;
+  uint sequence = item % heads / h, head = item % h, kv = head / (h / kvh);
+  uint qBase = (sequence * t * h + head) * DQ, qStride = h * DQ;
+  uint kvBase = (sequence * t * kvh + kv) * DQ, kvStride = kvh * DQ;
+  mine = row0 + sub * ROWS;
+  mineLast = min(mine + ROWS - 1, last);
+
+  // Keys from least on are seen by the subgroup's first row, from most on by all.
+  uint firstKey = 0, least = 0, most = 0;
+  if (HAS_DOC) {
+    firstKey = uint(doc_start[sequence * t + row0]);
+    least = uint(doc_start[sequence * t + min(mine, last)]);
+    most = uint(doc_start[sequence * t + mineLast]);
+  }
+  for (uint i = lid; i < TILE; i += THREADS) {
+    uint row = min(row0 + i, last);
+    vec2 st = stats[(sequence * h + head) * t + row];
+    minusLSE[i] = -st.x;
+    minusDelta[i] = -st.y;
+    if (HAS_DOC) seen[i] = float(doc_start[sequence * t + row]);
+  }
+  OWN_FRAGMENTS(qf, q, qBase, qStride, mine, last, scale * LOG2E)
+  OWN_FRAGMENTS(of, dout, qBase, qStride, mine, last, 1.0)
+  vec4 nextK[LOADS], nextV[LOADS];
+  uint k0 = firstKey / OTHER * OTHER;
+  FETCH(nextK, k, kvBase, kvStride, k0, last)
+  FETCH(nextV, v, kvBase, kvStride, k0, last)
+  barrier();
+  [[unroll]] for (uint r = 0; r < OWN; r++) {
+    ROW_VECTOR(startS[r], minusLSE, sub * ROWS + r * XM);
+    ROW_VECTOR(startP[r], minusDelta, sub * ROWS + r * XM);
+    [[unroll]] for (uint n = 0; n < ND; n++) g[r * ND + n] = SUM(0.0);
+  }
+  [[dont_unroll]] for (;; k0 += OTHER) {
+    KEEP(kt, nextK, 1.0)
+    KEEP(vt, nextV, 1.0)
+    barrier();
+    bool more = k0 + OTHER <= last;
+    if (EARLY && more) {
+      FETCH(nextK, k, kvBase, kvStride, k0 + OTHER, last)
+      FETCH(nextV, v, kvBase, kvStride, k0 + OTHER, last)
+    }
+    [[unroll]] for (uint strip = 0; strip < OTHER; strip += STRIP)
+      if (k0 + strip <= mineLast && mine <= last && k0 + strip + STRIP > least) {
+        products(strip);
+        if (k0 + strip + STRIP > mine + 1 || k0 + strip < most) hide(k0 + strip);
+        gather(strip);
+      }
+    if (!more) break;
+    if (!EARLY) {
+      FETCH(nextK, k, kvBase, kvStride, k0 + OTHER, last)
+      FETCH(nextV, v, kvBase, kvStride, k0 + OTHER, last)
+    }
+    barrier();
+  }
+  [[unroll]] for (uint r = 0; r < OWN; r++)
+    [[unroll]] for (uint n = 0; n < ND; n++) {
+      EACH(i, g[0]) g[r * ND + n][i] *= scale;
+      STORE_ROWS(g[r * ND + n], dq, 4 * (qBase + (mine + r * XM) * qStride) + n * XN, 4 * qStride, mine + r * XM)
+    }
+}
