@@ -6,9 +6,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"tezgah/bpe"
+	"tezgah/chat"
 	"tezgah/checkpoint"
 	"tezgah/corpus"
 	"tezgah/model"
@@ -124,6 +126,29 @@ type Loaded struct {
 	Tokenizer    *bpe.Tokenizer
 	ChatTemplate string // of the conversations it was trained on; empty for none
 	Facts        json.RawMessage
+}
+
+// EndIDs are the tokens that end what the model writes, beside the
+// end-of-document token: those that the facts of an imported file name
+// (end_tokens), and the end of a turn of its chat template. They are also where
+// other programs stop with the model's export.
+func (m *Loaded) EndIDs() []int32 {
+	var known struct {
+		Ends []string `json:"end_tokens"`
+	}
+	if json.Unmarshal(m.Facts, &known) != nil {
+		known.Ends = nil // facts of another origin
+	}
+	if t, err := chat.Lookup(m.ChatTemplate); err == nil {
+		known.Ends = append(known.Ends, t.EndText())
+	}
+	var ids []int32
+	for _, content := range known.Ends {
+		if id, ok := m.Tokenizer.SpecialID(content); ok && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // LoadModel puts the weights of a .llm file on the device behind r, without

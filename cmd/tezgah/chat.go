@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
@@ -143,7 +142,7 @@ func (f *chatFlags) talk(ctx context.Context, r *op.Runner, file string, templat
 		return err
 	}
 	defer dec.Close()
-	f.opt.StopIDs = endIDs(m.Facts, m.Tokenizer)
+	f.opt.StopIDs = m.EndIDs()
 	c, err := generate.NewChat(generate.Generator{Decoder: dec, Tokenizer: m.Tokenizer}, template, f.opt)
 	if err != nil {
 		return err
@@ -165,20 +164,4 @@ func (f *chatFlags) talk(ctx context.Context, r *op.Runner, file string, templat
 		fmt.Fprintf(s.notes, "%s, %s, %d tokens of context; /help lists the commands\n", file, template.Name(), dec.Slots())
 	}
 	return s.loop(os.Stdin)
-}
-
-// endIDs are the tokens that, according to an imported file's facts, end a
-// text or a turn.
-func endIDs(facts json.RawMessage, tok *bpe.Tokenizer) []int32 {
-	var known importFacts
-	if json.Unmarshal(facts, &known) != nil {
-		return nil // facts of another origin
-	}
-	var ids []int32
-	for _, content := range known.Ends {
-		if id, ok := tok.SpecialID(content); ok {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }

@@ -30,7 +30,14 @@ func chatModel(t *testing.T) (plain, named string) {
 	must(t, "data", "build", "--tokenizer", tok, "--out", bin, text)
 	must(t, smallTrain(bin, runDir, "--context", "128", "--batch", "2")...)
 	plain, named = filepath.Join(runDir, train.ModelName), filepath.Join(dir, "chat.llm")
-	m, err := checkpoint.OpenLLM(plain)
+	withHeader(t, plain, named, func(h *checkpoint.Header) { h.ChatTemplate = "chatml" })
+	return plain, named
+}
+
+// withHeader copies a model with another header.
+func withHeader(t *testing.T, from, to string, change func(*checkpoint.Header)) {
+	t.Helper()
+	m, err := checkpoint.OpenLLM(from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +47,10 @@ func chatModel(t *testing.T) (plain, named string) {
 		weights = append(weights, checkpoint.Tensor{Info: w, Read: func(p []byte, off int64) error { return m.ReadAt(w.Name, p, off) }})
 	}
 	h := m.Header
-	h.ChatTemplate = "chatml"
-	if err := checkpoint.SaveLLM(named, h, weights, nil); err != nil {
+	change(&h)
+	if err := checkpoint.SaveLLM(to, h, weights, nil); err != nil {
 		t.Fatal(err)
 	}
-	return plain, named
 }
 
 // withStdin lets f read text from standard input.

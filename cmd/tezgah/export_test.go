@@ -196,11 +196,17 @@ func TestChatModels(t *testing.T) {
 		defer l.Close()
 		return l.Header
 	}
-	must(t, "import", hf, "--out", back)
+	if _, errOut, code := invoke(t, context.Background(), "import", hf, "--out", back); code != exitDone || errOut != "" {
+		t.Errorf("import: exit code %d, notes %q", code, errOut)
+	}
 	var facts importFacts
 	h := readHeader(back)
 	if err := json.Unmarshal(h.Facts, &facts); err != nil || h.ChatTemplate != "chatml" || !slices.Equal(facts.Ends, []string{"<|im_end|>", "<|endoftext|>"}) {
 		t.Errorf("imported with template %q and facts %s, %v", h.ChatTemplate, h.Facts, err)
+	}
+	swapFile(t, filepath.Join(hf, "generation_config.json"), "317", "5") // an ordinary token
+	if _, errOut, code := invoke(t, context.Background(), "import", hf, "--out", back); code != exitDone || !strings.Contains(errOut, "id 5") {
+		t.Errorf("an end that is no special token: exit code %d, %q", code, errOut)
 	}
 	// As transformers 4 stores it, among others; an unknown one is left out
 	// with a note, unless it is named.

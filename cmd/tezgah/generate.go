@@ -34,7 +34,7 @@ func newGenerate() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.prompt, "prompt", "", "text to continue (empty: a new document)")
 	registerSampling(fl, &f.opt)
-	fl.BoolVar(&f.opt.IgnoreEnd, "ignore-end", false, "go on past the end of the document")
+	fl.BoolVar(&f.opt.IgnoreEnd, "ignore-end", false, "go on past the end of the document, or of a chat model's turn")
 	fl.StringVar(&f.precision, "precision", "f32", "f32, or mixed for 16-bit weights where the device has them")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object at the end instead of streaming")
 	return cmd
@@ -121,6 +121,7 @@ func generateFrom(ctx context.Context, r *op.Runner, file string, mirror bool, p
 		return generate.Result{}, err
 	}
 	defer dec.Close()
+	opt.StopIDs = m.EndIDs()
 	return generate.Generator{Decoder: dec, Tokenizer: m.Tokenizer}.Generate(ctx, prompt, opt, emit)
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -109,18 +108,17 @@ func modelConfig(c checkpoint.LlamaConfig) (json.RawMessage, error) {
 	return config, cfg.WithDefaults().Validate()
 }
 
-// endTokens are the texts of the model's end tokens. It notes when the one
-// that ends a document here is not among them.
+// endTokens are the texts of the tokens that end what the model writes. It
+// notes those at which generation cannot stop, because the tokenizer has them
+// as ordinary text or not at all.
 func endTokens(m *checkpoint.HFModel, t *bpe.Tokenizer) (ends []string) {
 	for _, id := range m.EOS {
-		ends = append(ends, string(t.Token(id)))
-	}
-	if len(m.EOS) > 0 && !slices.Contains(m.EOS, t.EndOfDocument()) {
-		end := "nothing"
-		if id := t.EndOfDocument(); id >= 0 {
-			end = string(t.Token(id))
+		text := string(t.Token(id))
+		if got, ok := t.SpecialID(text); !ok || got != id {
+			m.Notes = append(m.Notes, fmt.Sprintf("the model ends a text with id %d, which is no special token of its tokenizer: generation goes on past it", id))
+			continue
 		}
-		m.Notes = append(m.Notes, fmt.Sprintf("the model ends a text with %s; generation stops at %s: add --stop %q", strings.Join(ends, " or "), end, ends[0]))
+		ends = append(ends, text)
 	}
 	return ends
 }
