@@ -40,6 +40,10 @@ const keptNotices = 20
 
 // take adds a line and says what it was: the kind of an event, or "step".
 func (s *summary) take(b []byte) runlog.Kind {
+	if st, ok := parseStep(b); ok {
+		s.takeStep(st)
+		return "step"
+	}
 	var head struct {
 		Type runlog.Kind `json:"type"`
 	}
