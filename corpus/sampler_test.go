@@ -353,9 +353,12 @@ func TestUnigram(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, _ := OpenBytes("f", b, OpenOptions{})
-	lengths := TokenBytes(narrow.decode, 257, 256)
+	lengths := TokenBytes(narrow.decode, 257, 256, nil)
 	if lengths['a'] != 1 || lengths[256] != 0 || BytesOf([]int32{'a', -1, 256, 'b'}, lengths) != 2 {
 		t.Fatal("token bytes")
+	}
+	if l := TokenBytes(narrow.decode, 257, 256, func(id int32) bool { return id == 'b' }); l['a'] != 1 || l['b'] != 0 || l[256] != 0 {
+		t.Error("a special token counts as text")
 	}
 	got, err := Unigram(context.Background(), Whole(d), Whole(d), lengths)
 	if err != nil {
@@ -375,7 +378,7 @@ func TestInspect(t *testing.T) {
 	out := dir + "/o.bin"
 	r, _ := mustBuild(t, BuildOptions{Input: InputOptions{Paths: []string{dir}, Include: []string{"*.txt"}}, Tokenizer: narrow, Out: out})
 	info, err := Inspect(context.Background(), r.Path, InspectOptions{Top: 2, SampleTokens: 3, Verify: true,
-		TokenBytes: func([]byte) ([]int32, error) { return TokenBytes(narrow.decode, 257, 256), nil }})
+		TokenBytes: func([]byte) ([]int32, error) { return TokenBytes(narrow.decode, 257, 256, nil), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

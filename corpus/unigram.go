@@ -7,16 +7,18 @@ import (
 	"math"
 )
 
-// TokenBytes returns the number of text bytes of every id, by decoding each alone. The end-of-document token stands for
-// no text and counts 0. Bits per byte are measured with it.
-func TokenBytes(decode func(ids []int32) []byte, vocabSize int, endOfDocument int32) []int32 {
+// TokenBytes returns the number of text bytes of every id, by decoding each alone. The end-of-document token and special
+// tokens, such as those of a chat template, stand for no text and count 0; special may be nil. Bits per byte are measured
+// with it.
+func TokenBytes(decode func(ids []int32) []byte, vocabSize int, endOfDocument int32, special func(id int32) bool) []int32 {
 	n := make([]int32, vocabSize)
 	one := make([]int32, 1)
 	for id := range n {
-		if int32(id) != endOfDocument {
-			one[0] = int32(id)
-			n[id] = int32(len(decode(one)))
+		one[0] = int32(id)
+		if one[0] == endOfDocument || special != nil && special(one[0]) {
+			continue
 		}
+		n[id] = int32(len(decode(one)))
 	}
 	return n
 }

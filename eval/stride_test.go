@@ -79,7 +79,7 @@ func TestPerplexity(t *testing.T) {
 	src := corpus.Whole(newText(t, tok, someDocs...))
 	src.Lo, src.Hi = 2, src.Hi-1
 	ids := readAll(t, src)
-	lens := corpus.TokenBytes(tok.Decode, tok.VocabSize(), tok.EndOfDocument())
+	lens := corpus.TokenBytes(tok.Decode, tok.VocabSize(), tok.EndOfDocument(), tok.IsSpecial)
 	for _, c := range []struct{ T, S, batch int }{
 		{8, 8, 2}, {8, 4, 3}, {8, 3, 1}, {8, 1, 5}, {7, 5, 4}, {24, 10, 2}, {1, 1, 7}, {len(ids) - 1, 5, 2}, {len(ids) + 9, 20, 3},
 	} {

@@ -289,7 +289,7 @@ func TestTextBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lens := textBytes(tok, tok.VocabSize())
+	lens := corpus.TokenBytes(tok.Decode, tok.VocabSize(), tok.EndOfDocument(), tok.IsSpecial)
 	for id, n := range lens {
 		want := len(tok.Token(int32(id)))
 		if tok.IsSpecial(int32(id)) {

@@ -64,21 +64,10 @@ func openData(c Config, base baseModel) (*data, error) {
 		return nil, err
 	}
 	d.firstCursor = d.batches.Cursor()
-	if d.tokenizer != nil {
-		d.byteLens = textBytes(d.tokenizer, d.vocab)
+	if t := d.tokenizer; t != nil {
+		d.byteLens = corpus.TokenBytes(t.Decode, d.vocab, t.EndOfDocument(), t.IsSpecial)
 	}
 	return d, nil
-}
-
-// textBytes are the bytes of text behind each id; special tokens are no text.
-func textBytes(t *bpe.Tokenizer, vocab int) []int32 {
-	lens := corpus.TokenBytes(t.Decode, vocab, t.EndOfDocument())
-	for id := range lens {
-		if t.IsSpecial(int32(id)) {
-			lens[id] = 0
-		}
-	}
-	return lens
 }
 
 // openTokens opens every token file of c, splits off the held-out part and

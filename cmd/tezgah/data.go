@@ -130,7 +130,7 @@ func inspectData(ctx context.Context, path, tokenizer string, opt corpus.Inspect
 			return nil, err
 		}
 		tok = t
-		return corpus.TokenBytes(t.Decode, t.VocabSize(), t.EndOfDocument()), nil
+		return corpus.TokenBytes(t.Decode, t.VocabSize(), t.EndOfDocument(), t.IsSpecial), nil
 	}
 	info, err := corpus.Inspect(ctx, path, opt)
 	if err != nil {

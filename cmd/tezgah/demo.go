@@ -347,7 +347,7 @@ func unigramBits(ctx context.Context, cfg train.Config, text *demoText) (float64
 		val = corpus.Whole(v)
 	}
 	t := text.tokenizer
-	s, err := corpus.Unigram(ctx, tr, val, corpus.TokenBytes(t.Decode, t.VocabSize(), t.EndOfDocument()))
+	s, err := corpus.Unigram(ctx, tr, val, corpus.TokenBytes(t.Decode, t.VocabSize(), t.EndOfDocument(), t.IsSpecial))
 	return s.BitsPerByte, err
 }
 

@@ -156,7 +156,8 @@ func (f *evalFlags) measure(ctx context.Context, m *train.Loaded, text *evalText
 		return err
 	}
 	defer g.Close()
-	lens := corpus.TokenBytes(m.Tokenizer.Decode, m.Tokenizer.VocabSize(), m.Tokenizer.EndOfDocument())
+	tok := m.Tokenizer
+	lens := corpus.TokenBytes(tok.Decode, tok.VocabSize(), tok.EndOfDocument(), tok.IsSpecial)
 	status := newStatusLine(f.json)
 	defer status.clear()
 	res, err := eval.Perplexity(ctx, g, text.sources, lens, eval.PerplexityOptions{
