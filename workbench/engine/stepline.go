@@ -70,6 +70,8 @@ func setStep(s *runlog.Step, key string, value []byte) (ok bool) {
 		s.GradNorm, ok = floatValue(value)
 	case "clip":
 		s.Clip, ok = floatValue(value)
+	case "loss_scale":
+		s.LossScale, ok = floatValue(value)
 	case "tok_per_s":
 		s.TokPerSec, ok = floatValue(value)
 	case "time":

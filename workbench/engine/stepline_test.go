@@ -16,7 +16,7 @@ func same(a, b runlog.Step) bool {
 	if (a.ValLoss == nil) != (b.ValLoss == nil) || a.ValLoss != nil && !eq(*a.ValLoss, *b.ValLoss) {
 		return false
 	}
-	return a.Step == b.Step && a.Tokens == b.Tokens && a.NonFinite == b.NonFinite && eq(a.Loss, b.Loss) && eq(a.LR, b.LR) &&
+	return a.Step == b.Step && eq(a.LossScale, b.LossScale) && a.Tokens == b.Tokens && a.NonFinite == b.NonFinite && eq(a.Loss, b.Loss) && eq(a.LR, b.LR) &&
 		eq(a.GradNorm, b.GradNorm) && eq(a.Clip, b.Clip) && eq(a.TokPerSec, b.TokPerSec) && a.Time.Equal(b.Time)
 }
 
@@ -26,7 +26,7 @@ func TestParseStep(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 5e6, time.UTC)
 	for _, s := range []runlog.Step{
 		{Step: 1, Loss: 3.1416, LR: 3e-4, GradNorm: 0.81, Clip: 1, Tokens: 9830400, TokPerSec: 51234.5, Time: at},
-		{Step: math.MaxInt64, Loss: math.NaN(), ValLoss: &val, LR: 1e-300, GradNorm: math.Inf(1), Clip: math.Inf(-1), NonFinite: 7, Time: at},
+		{Step: math.MaxInt64, Loss: math.NaN(), ValLoss: &val, LR: 1e-300, GradNorm: math.Inf(1), Clip: math.Inf(-1), NonFinite: 7, LossScale: 65536, Time: at},
 		{Time: at.Add(123456789)},
 	} {
 		b, err := json.Marshal(s)

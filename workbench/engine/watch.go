@@ -28,7 +28,8 @@ const (
 	settleSteps     = 2 * smoothSteps // before that the smoothed loss is not compared
 	slowSteps       = 200             // at half the peak rate and above, after which a loss should have moved
 	skippedInRow    = 3
-	overfitEvals    = 3 // evaluations in a row above the best
+	scaledInRow     = 16 // with a loss scale, which halves at each
+	overfitEvals    = 3  // evaluations in a row above the best
 )
 
 // watcher looks for trouble in the records of a run, which it gets in order.
@@ -103,6 +104,9 @@ func (w *watcher) nonFinite(r runlog.Step) {
 		return
 	}
 	w.skipped++
+	if r.LossScale > 0 && w.skipped < scaledInRow {
+		return // how a loss scale finds its height
+	}
 	if last := w.last(warnNonFinite); last != nil && r.Step-last.Step <= smoothSteps {
 		last.Step = r.Step
 		last.Values["count"] = last.Values["count"].(int64) + r.NonFinite
@@ -110,10 +114,14 @@ func (w *watcher) nonFinite(r runlog.Step) {
 	} else {
 		w.warn(warnNonFinite, r.Step, map[string]any{"count": r.NonFinite, "steps": int64(1)})
 	}
+	limit := int64(skippedInRow)
+	if r.LossScale > 0 {
+		limit = scaledInRow
+	}
 	switch last := w.last(warnSkipped); {
-	case w.skipped == skippedInRow:
+	case w.skipped == limit:
 		w.warn(warnSkipped, r.Step, map[string]any{"count": w.skipped})
-	case w.skipped > skippedInRow && last != nil:
+	case w.skipped > limit && last != nil:
 		last.Step, last.Values["count"] = r.Step, w.skipped
 	}
 }

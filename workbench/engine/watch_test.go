@@ -108,6 +108,19 @@ func TestNonFiniteIsOneWarning(t *testing.T) {
 	if n := w.last(warnSkipped).Values["count"]; n != int64(5) {
 		t.Errorf("skipped %v in a row, want 5", n)
 	}
+	scaled := &watcher{peakLR: 1}
+	for i := int64(1); i <= 100; i++ { // a scale that is tried again and again
+		scaled.step(runlog.Step{Step: i, Loss: 3, LR: 1, LossScale: 1024, NonFinite: i % 5 / 4})
+	}
+	if len(scaled.warnings) != 0 {
+		t.Errorf("a loss scale that finds its height: %v", scaled.warnings)
+	}
+	for i := int64(101); i <= 120; i++ {
+		scaled.step(runlog.Step{Step: i, Loss: 3, LR: 1, LossScale: 1024, NonFinite: 1})
+	}
+	if last := scaled.last(warnSkipped); last == nil || last.Values["count"] != int64(20) {
+		t.Errorf("a loss scale that finds none: %v", scaled.warnings)
+	}
 	list := w.list()
 	w.step(runlog.Step{Step: 31, Loss: 3, NonFinite: 1})
 	if list[0].Values["count"] != int64(34) {
