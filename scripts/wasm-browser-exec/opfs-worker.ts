@@ -4,6 +4,7 @@ import { Disk } from "../../workbench/web/src/worker/fs/disk";
 import { type FolderHandle, originPrivate } from "../../workbench/web/src/worker/fs/handles";
 import { memoryRoot } from "../../workbench/web/src/worker/fs/memory";
 import { nodeFs, nodePath, nodeProcess } from "../../workbench/web/src/worker/fs/nodefs";
+import { kernelImports } from "../../workbench/web/src/worker/kernels";
 import { afterTurn } from "../../workbench/web/src/worker/turn";
 
 interface Start {
@@ -47,7 +48,10 @@ async function run({ argv, env, memory, noMove }: Start): Promise<number> {
   const go = new (globalThis as any).Go();
   let code = 0;
   Object.assign(go, { argv, env: { TMPDIR: "/tmp", ...env }, exit: (n: number) => (code = n) });
-  const { instance } = await WebAssembly.instantiateStreaming(fetch("/program.wasm"), go.importObject);
+  const program = await WebAssembly.compileStreaming(fetch("/program.wasm"));
+  let instance: WebAssembly.Instance;
+  const kern = kernelImports(program, () => instance.exports.mem as WebAssembly.Memory);
+  instance = await WebAssembly.instantiate(program, { ...go.importObject, kern });
   await go.run(instance);
   return code;
 }

@@ -22,7 +22,7 @@ wasm="$out/tezgah.wasm"
 hot="internal/... runtime/... math/... unicode/utf8 hash/... compress/... tezgah/tensor tezgah/op/cpu/... tezgah/bpe"
 set -- -gcflags=all=-l
 for pattern in $hot; do set -- "$@" "-gcflags=$pattern="; done
-GOOS=js GOARCH=wasm CGO_ENABLED=0 "$go" build -trimpath -ldflags="-s -w" "$@" -o "$wasm" ./cmd/tezgah-web
+GOOS=js GOARCH=wasm CGO_ENABLED=0 "$go" build -trimpath -ldflags="-s -w" -tags simd128 "$@" -o "$wasm" ./cmd/tezgah-web
 gzip -9 -n -c "$wasm" >"$wasm.gz.new"
 mv "$wasm.gz.new" "$wasm.gz"
 rm "$wasm"

@@ -3,6 +3,7 @@ package kern
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -14,12 +15,13 @@ const (
 	Portable Level = iota // plain Go
 	AVX2                  // 256-bit vectors with fused multiply-add
 	AVX512                // 512-bit vectors (F, BW, DQ, VL)
+	SIMD128               // WebAssembly's 128-bit vectors, in programs built with the tag simd128
 )
 
-// EnvLevel is the environment variable that forces a level: avx512, avx2 or portable.
+// EnvLevel is the environment variable that forces a level by its name.
 const EnvLevel = "TEZGAH_CPU"
 
-var levelNames = [...]string{Portable: "portable", AVX2: "avx2", AVX512: "avx512"}
+var levelNames = [...]string{Portable: "portable", AVX2: "avx2", AVX512: "avx512", SIMD128: "simd128"}
 
 // String returns the level's name as EnvLevel spells it.
 func (l Level) String() string {
@@ -50,8 +52,12 @@ func (k Kernels) Level() Level { return k.level }
 
 // Available lists the levels this machine can run, the fastest last.
 func Available() []Level {
+	best := bestLevel()
+	if best == SIMD128 {
+		return []Level{Portable, SIMD128}
+	}
 	var ls []Level
-	for l := Portable; l <= bestLevel(); l++ {
+	for l := Portable; l <= best; l++ {
 		ls = append(ls, l)
 	}
 	return ls
@@ -59,8 +65,8 @@ func Available() []Level {
 
 // For returns the kernels of one level, or an error if this machine cannot run it.
 func For(l Level) (Kernels, error) {
-	if best := bestLevel(); l < Portable || l > best {
-		return Kernels{}, fmt.Errorf("cpu level %s is not available on this machine, whose best is %s", l, best)
+	if all := Available(); !slices.Contains(all, l) {
+		return Kernels{}, fmt.Errorf("cpu level %s is not available on this machine, whose best is %s", l, all[len(all)-1])
 	}
 	return Kernels{level: l}, nil
 }

@@ -4,6 +4,7 @@ import { originPrivate } from "./fs/handles";
 import { memoryRoot } from "./fs/memory";
 import { nodeFs, nodePath, nodeProcess } from "./fs/nodefs";
 import type { Exchange } from "./exchange";
+import { kernelImports } from "./kernels";
 import { afterTurn } from "./turn";
 
 /** Go's loader, wasm_exec.js of the toolchain that built the program, which the build puts before this script. */
@@ -94,11 +95,14 @@ export async function runProgram(ended: (why: string) => void): Promise<(exchang
   });
   go.argv = ["tezgah-web", home];
   go.env = { HOME: "/", TMPDIR: "/" + temporary };
-  let code = 0;
-  go.exit = (n) => (code = n);
-  const { instance } = await WebAssembly.instantiateStreaming(program, go.importObject);
+  let exitCode = 0;
+  go.exit = (n) => (exitCode = n);
+  const code = await WebAssembly.compileStreaming(program);
+  let instance: WebAssembly.Instance;
+  const kern = kernelImports(code, () => instance.exports.mem as WebAssembly.Memory);
+  instance = await WebAssembly.instantiate(code, { ...go.importObject, kern });
   const end = go.run(instance).then(
-    () => `the engine ended with code ${code}: reload the page`,
+    () => `the engine ended with code ${exitCode}: reload the page`,
     (error) => `the engine failed: ${error}: reload the page`,
   );
   void end.then(ended);
