@@ -194,9 +194,10 @@ func (p *page) tag(key string, body []byte) string {
 	return t
 }
 
-// WritePage writes the page as a static folder for any web host: every file,
-// unpacked, with the packed forms beside it. dir must be new or empty unless
-// force is set; files that the page does not have are left alone.
+// WritePage writes the page as a static folder for any web host, with the packed
+// forms of its files for hosts that know how to use them. (The page unpacks its
+// program itself: few hosts would send it packed.) dir must be new or empty
+// unless force is set; files that the page does not have are left alone.
 func WritePage(files fs.FS, dir string, force bool) (count int, sizeBytes int64, err error) {
 	if files == nil {
 		return 0, 0, errors.New("this program was built without its page: " + BuildHint)
@@ -221,24 +222,7 @@ func WritePage(files fs.FS, dir string, force bool) (count int, sizeBytes int64,
 		if err != nil {
 			return err
 		}
-		if raw, ok := strings.CutSuffix(name, ".gz"); ok && onlyPacked(files, raw) {
-			plain, err := unpack(files, raw)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if err := write(raw, plain); err != nil {
-				return err
-			}
-		}
 		return write(name, body)
 	})
 	return count, sizeBytes, err
-}
-
-// onlyPacked reports whether a file of the page, with an ending that browsers
-// load, is there only in packed forms.
-func onlyPacked(files fs.FS, name string) bool {
-	_, err := fs.Stat(files, name)
-	_, web := contentTypes[path.Ext(name)]
-	return err != nil && web && path.Ext(name) != ".txt"
 }
