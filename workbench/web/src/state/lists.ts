@@ -29,9 +29,7 @@ export async function refresh(...what: ListName[]): Promise<void> {
 
 async function refreshAll(): Promise<void> {
   await Promise.all([refresh("texts", "tokenizers", "data", "runs", "models"), refreshStatus()]);
-  const now = await api.jobs();
-  applyJobs(now);
-  abandon(new Set(now.map((job) => job.id)));
+  replaceJobs(await api.jobs());
   loaded.set(true);
 }
 
@@ -43,22 +41,28 @@ function applyJobs(changed: Job[]): void {
   if (changed.length === 0) return;
   const byId = new Map(jobs.peek().map((job) => [job.id, job]));
   for (const job of changed) {
+    // The answer to a request may come behind the event that the job has ended.
+    const known = byId.get(job.id);
+    if (known && known.state !== "running" && job.state === "running") continue;
     byId.set(job.id, job);
     if (job.state !== "running") settle(job);
   }
   jobs.set([...byId.values()].slice(-100));
 }
 
+/** Takes the engine's list for the whole: one that was started anew counts from 1 again. */
+function replaceJobs(now: Job[]): void {
+  const known = new Set(now.map((job) => job.id));
+  for (const job of jobs.peek()) {
+    if (job.state === "running" && !known.has(job.id)) settle({ ...job, state: "failed", error: "the engine was started anew" });
+  }
+  for (const job of now) if (job.state !== "running") settle(job);
+  jobs.set(now);
+}
+
 function settle(job: Job): void {
   for (const resolve of waiting.get(job.id) ?? []) resolve(job);
   waiting.delete(job.id);
-}
-
-/** Ends the waiting for jobs that the engine no longer knows: it was started anew. */
-function abandon(known: Set<string>): void {
-  for (const job of jobs.peek()) {
-    if (job.state === "running" && !known.has(job.id)) applyJobs([{ ...job, state: "failed", error: "the engine was started anew" }]);
-  }
 }
 
 /** A job that was canceled by the person. */

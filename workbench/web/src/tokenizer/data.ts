@@ -1,5 +1,5 @@
 // Token files: building them from the chosen texts, and those that there are.
-import { ApiError, filePaths } from "../api/client";
+import { filePaths } from "../api/client";
 import type { Data } from "../api/types";
 import { fmt, m } from "../i18n";
 import { api } from "../state/engine";
@@ -10,6 +10,7 @@ import { dropZone, type Picked } from "../ui/drop";
 import { jobView } from "../ui/job";
 import { action, card, check, confirm, details, empty, field, iconButton } from "../ui/parts";
 import { signal } from "../ui/reactive";
+import { type Refusal, refusalOf, refusalText } from "../ui/refusal";
 import { link } from "../ui/router";
 import { download } from "../ui/save";
 import { toast } from "../ui/toast";
@@ -17,7 +18,7 @@ import { freeName, toName } from "../util/names";
 import { choose } from "../train/choose";
 import { chosenTexts, dataForm, tokenizerName } from "./state";
 
-const refused = signal<{ field: string; message: string } | undefined>(undefined);
+const refused = signal<Refusal | undefined>(undefined);
 
 export function dataCard(): Element {
   return card(
@@ -48,7 +49,7 @@ function startRow(): Element {
 }
 
 function nameField(): Element {
-  const error = () => (refused()?.field === "name" ? refused()!.message : undefined);
+  const error = () => (refused()?.field === "name" ? refusalText(refused()!) : undefined);
   return field({ label: m.common.name, error }, (attributes) =>
     h("input", { ...attributes, type: "text", autocomplete: "off", placeholder: suggestedName, value: dataForm.name, oninput: (e: Event) => dataForm.name.set((e.target as HTMLInputElement).value) }),
   );
@@ -71,8 +72,9 @@ async function build(): Promise<void> {
     });
     void finished<Data>(job).then(built, () => {});
   } catch (error) {
-    if (!(error instanceof ApiError) || error.field !== "name") throw error;
-    refused.set({ field: error.field, message: error.message });
+    const refusal = refusalOf(error);
+    if (refusal?.field !== "name") throw error;
+    refused.set(refusal);
   }
 }
 

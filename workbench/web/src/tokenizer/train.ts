@@ -1,5 +1,5 @@
 // Training a tokenizer, and the tokenizers that there are.
-import { ApiError, filePaths } from "../api/client";
+import { filePaths } from "../api/client";
 import type { Tokenizer } from "../api/types";
 import { fmt, m } from "../i18n";
 import { api } from "../state/engine";
@@ -9,6 +9,7 @@ import { dropZone, type Picked } from "../ui/drop";
 import { jobView } from "../ui/job";
 import { action, card, check, confirm, details, empty, field, iconButton, newId, select } from "../ui/parts";
 import { signal } from "../ui/reactive";
+import { type Refusal, refusalOf, refusalText } from "../ui/refusal";
 import { download } from "../ui/save";
 import { toast } from "../ui/toast";
 import { parseNumber } from "../util/format";
@@ -20,8 +21,7 @@ const largest = 65536;
 /** What Turkish is advised to take; see the help text for why. */
 const advised = 32768;
 
-/** The field that the engine refused, and its words. */
-const refused = signal<{ field: string; message: string } | undefined>(undefined);
+const refused = signal<Refusal | undefined>(undefined);
 
 export function trainCard(): Element {
   return card(
@@ -40,7 +40,7 @@ export function trainCard(): Element {
 
 const running = () => jobOf("tokenizer")?.state === "running";
 
-const errorOf = (name: string) => () => (refused()?.field === name ? refused()!.message : undefined);
+const errorOf = (name: string) => () => (refused()?.field === name ? refusalText(refused()!) : undefined);
 
 /** A slider in powers of two beside an exact number. */
 function vocabField(): Element {
@@ -115,8 +115,9 @@ async function start(): Promise<void> {
     // The button is free again at once; the job is shown below it.
     void finished<Tokenizer>(job).then(trained, () => {});
   } catch (error) {
-    if (!(error instanceof ApiError) || !error.field) throw error;
-    refused.set({ field: error.field, message: error.message });
+    const refusal = refusalOf(error);
+    if (!refusal) throw error;
+    refused.set(refusal);
   }
 }
 

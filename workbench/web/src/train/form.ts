@@ -1,10 +1,12 @@
 // The state of the form for a new run: what was entered, and what the engine
 // says about it while it is typed.
-import { ApiError } from "../api/client";
 import type { Plan, ProbeResult, RunSettings } from "../api/types";
 import { api, status } from "../state/engine";
 import { data, runs } from "../state/lists";
 import { computed, effect, onCleanup, signal } from "../ui/reactive";
+import type { Child } from "../ui/dom";
+import { engineWords } from "../ui/parts";
+import { type Refusal, refusalOf, refusalText } from "../ui/refusal";
 import { showError } from "../ui/toast";
 import { freeName } from "../util/names";
 import { chosenData } from "./choose";
@@ -24,7 +26,7 @@ export const weights = signal<Readonly<Record<string, string>>>({});
 
 export const plan = signal<Plan | undefined>(undefined);
 export const planning = signal(false);
-export const refused = signal<{ field: string; message: string } | undefined>(undefined);
+export const refused = signal<Refusal | undefined>(undefined);
 export const probe = signal<{ key: string; result: ProbeResult } | undefined>(undefined);
 
 /** The setting that was changed last, and what the plan was before. */
@@ -106,7 +108,8 @@ async function askPlan(settings: RunSettings, signal: AbortSignal): Promise<void
     plan.set(answer);
   } catch (error) {
     if (signal.aborted) return;
-    if (error instanceof ApiError && error.field) refused.set({ field: error.field, message: error.message });
+    const refusal = refusalOf(error);
+    if (refusal) refused.set(refusal);
     else showError(error);
   } finally {
     if (!signal.aborted) planning.set(false);
@@ -125,9 +128,11 @@ function work(p: Plan): number {
 }
 
 /** The problem of a field, from the plan or from a refusal. */
-export function problemOf(field: string): string | undefined {
-  if (refused()?.field === field) return refused()!.message;
-  return plan()?.problems?.find((p) => p.field === field || p.field === `model.${field}`)?.message;
+export function problemOf(field: string): Child {
+  const refusal = refused();
+  if (refusal?.field === field) return refusalText(refusal);
+  const problem = plan()?.problems.find((p) => p.field === field || p.field === `model.${field}`);
+  return problem && engineWords(problem.message);
 }
 
 /** Seconds that the run will take, 0 when nothing was measured yet. */

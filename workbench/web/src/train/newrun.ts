@@ -1,6 +1,5 @@
 // The form for a new run: data, size, every setting, and beside it what the
 // engine says about memory and time.
-import { ApiError } from "../api/client";
 import { fmt, m } from "../i18n";
 import { api, status } from "../state/engine";
 import { data, models, refresh, texts } from "../state/lists";
@@ -8,6 +7,7 @@ import { askPersistence } from "../state/storage";
 import { type Attributes, type Child, each, h } from "../ui/dom";
 import { action, card, check, details, field, newId, select } from "../ui/parts";
 import { computed } from "../ui/reactive";
+import { refusalOf } from "../ui/refusal";
 import { go, link } from "../ui/router";
 import { chosenData, tickData } from "./choose";
 import * as form from "./form";
@@ -25,7 +25,7 @@ export function newRunView(): Child {
 }
 
 function startButton(): Element {
-  const ready = () => form.request().bad.length === 0 && form.plan() !== undefined && (form.plan()!.problems ?? []).length === 0;
+  const ready = () => form.request().bad.length === 0 && form.plan() !== undefined && form.plan()!.problems.length === 0;
   return action(m.train.start, start, { icon: "play", class: "primary wide", disabled: () => !ready() });
 }
 
@@ -37,8 +37,9 @@ async function start(): Promise<void> {
     await refresh("runs");
     go("train", run.name);
   } catch (error) {
-    if (!(error instanceof ApiError) || !error.field) throw error;
-    form.refused.set({ field: error.field, message: error.message });
+    const refusal = refusalOf(error);
+    if (!refusal) throw error;
+    form.refused.set(refusal);
     requestAnimationFrame(() => document.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
   }
 }

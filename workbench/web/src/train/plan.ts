@@ -19,7 +19,8 @@ export function planPanel(start: Element): Element {
     () => (form.plan() ? null : h("p.empty", m.plan.none)),
     () => {
       const plan = form.plan();
-      return plan ? [numbers(plan), memoryBar(plan), speed(plan), curve(plan), problems(plan)] : null;
+      if (!plan) return null;
+      return plan.problems.length > 0 ? problems(plan) : [numbers(plan), memoryBar(plan), speed(), curve(plan)];
     },
     () => (jobOf("probe")?.state === "running" || !form.plan() ? null : action(m.plan.probe, probe, { icon: "gauge", class: "wide", title: m.plan.probeHelp })),
     jobView(() => jobOf("probe"), m.plan.probing),
@@ -54,7 +55,7 @@ function memoryBar(plan: Plan): Child {
   );
 }
 
-function speed(_plan: Plan): Child {
+function speed(): Child {
   return () => {
     const rate = form.tokPerSec();
     if (rate <= 0) return h("p.muted", m.plan.unmeasured);
@@ -84,8 +85,6 @@ function curve(plan: Plan): Child {
 }
 
 function problems(plan: Plan): Child {
-  const list = plan.problems ?? [];
-  if (list.length === 0) return null;
   const labels = m.settings as Record<string, readonly [string, string]>;
-  return h("div.problems", { role: "alert" }, h("h3", m.plan.problems), h("ul", list.map((p) => h("li", h("strong", labels[p.field.replace(/^model\./, "")]?.[0] ?? p.field), ": ", engineWords(p.message)))));
+  return h("div.problems", { role: "alert" }, h("h3", m.plan.problems), h("ul", plan.problems.map((p) => h("li", h("strong", labels[p.field.replace(/^model\./, "")]?.[0] ?? p.field), ": ", engineWords(p.message)))));
 }

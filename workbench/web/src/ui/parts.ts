@@ -49,7 +49,7 @@ export function iconButton(name: IconName, label: string, run: () => unknown, at
 export interface FieldOptions {
   label: string;
   help?: Child;
-  error?: () => string | undefined;
+  error?: () => Child;
   /** Beside the label: a unit, the effect of the setting. */
   note?: Child;
   class?: string;

@@ -17,9 +17,9 @@ export function toName(label: string, fallback = "text"): string {
   return [...name].slice(0, 48).join("") || fallback;
 }
 
-/** The name itself, or with -2, -3 … behind it if it is taken. */
+/** The name itself, or with -2, -3 … behind it if it is taken; names that differ in case alone are one. */
 export function freeName(name: string, taken: Iterable<string>): string {
-  const used = new Set(taken);
-  if (!used.has(name)) return name;
-  for (let n = 2; ; n++) if (!used.has(`${name}-${n}`)) return `${name}-${n}`;
+  const used = new Set([...taken].map((t) => t.toLowerCase()));
+  if (!used.has(name.toLowerCase())) return name;
+  for (let n = 2; ; n++) if (!used.has(`${name}-${n}`.toLowerCase())) return `${name}-${n}`;
 }

@@ -131,5 +131,6 @@ test("names of files become names of things", () => {
   }
   assert.ok(isName(toName("x".repeat(500))));
   assert.equal(freeName("a", ["a", "a-2"]), "a-3");
+  assert.equal(freeName("Demo", ["demo"]), "Demo-2");
   assert.equal(freeName("b", ["a"]), "b");
 });
