@@ -1,6 +1,7 @@
 package webgpu
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,7 +23,7 @@ func (s matrixShape) String() string {
 	return fmt.Sprintf("%v-%dx%dx%d-%d", s.input, s.m, s.n, s.k, s.splits)
 }
 
-const matrixSubject = "matrix-tiles-v1"
+const matrixSubject = "matrix-tiles-v2"
 
 // matrixTile returns the tile for products of m rows and n columns in all: the
 // one that ran fastest here when it was measured, or the first that is not larger
@@ -76,12 +77,7 @@ func (b *Backend) measureMatrixTiles(fit []matrix.Tile, m, n, k, splits int) (be
 		return best, false
 	}
 	run := func(t matrix.Tile) (time.Duration, error) {
-		start := time.Now()
-		err := b.runMatrixGroup([]op.MatMul{{A: p.a, B: p.b, C: p.c}}, t, splits)
-		if err == nil {
-			err = b.Sync()
-		}
-		return time.Since(start), err
+		return b.timeKernels(func() error { return b.runMatrixGroup([]op.MatMul{{A: p.a, B: p.b, C: p.c}}, t, splits) })
 	}
 	fit = slices.DeleteFunc(slices.Clone(fit), func(t matrix.Tile) bool {
 		if t.BM >= 2*roundUp(m, 32) || t.BN >= 2*roundUp(n, 32) {
@@ -111,6 +107,28 @@ func (b *Backend) measureMatrixTiles(fit []matrix.Tile, m, n, k, splits int) (be
 		}
 	}
 	return fit[slices.Index(shortest, slices.Min(shortest))], true
+}
+
+// timeKernels is how long the kernels of some calls ran, by the device's clock
+// where it has one.
+func (b *Backend) timeKernels(calls func() error) (time.Duration, error) {
+	start := time.Now()
+	clock, err := b.StartTiming()
+	if err == nil {
+		err = calls()
+	}
+	if !clock {
+		if err == nil {
+			err = b.Sync()
+		}
+		return time.Since(start), err
+	}
+	times, stopErr := b.StopTiming()
+	var sum time.Duration
+	for _, t := range times {
+		sum += t.Time
+	}
+	return sum, errors.Join(err, stopErr)
 }
 
 // matrixSplits is in how many parts along K products of m rows and n columns in
