@@ -59,7 +59,7 @@ func newAttnData(z attnSize, input tensor.DType) *attnData {
 	// Half a unit in the last place of 11 or 8 bits, and of the smallest number.
 	a.unit, a.least = 0x1p-11, 0x1p-25
 	if input == tensor.BF16 {
-		a.unit, a.least = 0x1p-8, 0
+		a.unit, a.least = 0x1p-8, 0x1p-126 // smaller numbers may count as 0
 	}
 	a.reference()
 	a.bounds()

@@ -19,16 +19,17 @@
 #extension GL_KHR_shader_subgroup_vote : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
 #extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_spirv_intrinsics : require
 #ifdef NV_CONVERT
 #extension GL_NV_cooperative_matrix2 : require
 #endif
 #ifdef BF16
 #extension GL_EXT_bfloat16 : require
 #define HALF bfloat16_t
-#define HALF4 bf16vec4
+#define HALF2 bf16vec2
 #else
 #define HALF float16_t
-#define HALF4 f16vec4
+#define HALF2 f16vec2
 #endif
 
 layout(constant_id = 0) const uint THREADS = 128; // LANES of every subgroup
@@ -50,7 +51,8 @@ layout(local_size_x_id = 0) in;
 const uint SUBGROUPS = THREADS / LANES;
 const uint ROWS = OWN * XM;         // of a subgroup
 const uint TILE = SUBGROUPS * ROWS; // of a workgroup
-const uint DQ = D / 4;      // vec4 in a row
+const uint DQ = D / 4;      // vec4 of float32 in a row
+const uint DO = D / 8;      // uvec4 of eight 16-bit numbers
 const uint ND = D / XN;     // fragments along D as columns,
 const uint KD = D / XK;     // and as the inner dimension
 const uint NS = STRIP / XN; // fragments along a strip, likewise
@@ -64,8 +66,8 @@ const float HUGE = 3e38;
 #define RIGHT coopmat<HALF, gl_ScopeSubgroup, XK, XN, gl_MatrixUseB>
 #define BY_ROWS gl_CooperativeMatrixLayoutRowMajor
 #define BY_COLUMNS gl_CooperativeMatrixLayoutColumnMajor
-#define EACH(i, fragment) [[unroll]] for (int i = 0; i < fragment.length(); i++)
-const uint PARTS = 2 * XM * XN / LANES; // components of a SUM in a thread at most: a driver may keep some twice
+const uint PARTS = XM * XN / LANES; // components of a SUM in a thread
+#define EACH(i) [[unroll]] for (uint i = 0; i < PARTS; i++)
 
 // SYNC orders a subgroup's accesses to its own workgroup memory. Mesa's llvmpipe,
 // whose threads go in lockstep, takes a subgroup's barrier for the workgroup's.
@@ -86,14 +88,16 @@ layout(set = 0, binding = SLOT_DIMS) uniform Dims {
 
 // Rows in workgroup memory have 16 bytes between them, so that the rows of a
 // fragment fall into different banks.
-const uint STEP = DQ + 2;            // HALF4 of a tile's row
+const uint STEP = DO + 1;            // uvec4 of a tile's row
 const uint SPARE_STEP = XN + 4;      // floats of a row of spare
 const uint STAGE_STEP = (STAGE_WIDTH > XK ? STAGE_WIDTH : XK) + 8; // HALF of a row of stage
 
 const uint NUMBERS = XM > XN ? XM : XN;
 shared float number[NUMBERS];                           // number[i] = i
 shared float spare[SUBGROUPS * XM * SPARE_STEP];      // a SUM for each subgroup
+#ifndef NV_CONVERT
 shared HALF stage[SUBGROUPS * STAGE_ROWS * STAGE_STEP]; // left factors of each subgroup
+#endif
 
 uint lid, lane, sub;
 uint spareAt, stageAt; // the subgroup's part of spare and of stage
@@ -104,54 +108,52 @@ void findPlaces() {
   lane = gl_SubgroupInvocationID;
   sub = gl_SubgroupID;
   spareAt = sub * XM * SPARE_STEP;
-  stageAt = sub * STAGE_ROWS * STAGE_STEP;
   if (lid < NUMBERS) number[lid] = float(lid);
   barrier();
 #ifndef NV_CONVERT
+  stageAt = sub * STAGE_ROWS * STAGE_STEP;
   SUM row, column;
   ROW_VECTOR(row, number, 0);
   COLUMN_VECTOR(column, number, 0);
-  EACH(i, row) place[i] = stageAt + uint(row[i]) * STAGE_STEP + uint(column[i]);
+  EACH(i) place[i] = stageAt + uint(row[i]) * STAGE_STEP + uint(column[i]);
 #endif
 }
 
-// OWN_FRAGMENTS makes left factors of the subgroup's rows of a tensor, from `row`
-// on, multiplied by `times`; those after `last` become copies of it.
-const uint HELD = XM * XK / 4 / LANES; // vec4 of a fragment in a thread
-#define OWN_FRAGMENTS(fragments, source, base, stride, row, last, times) \
-  [[unroll]] for (uint r = 0; r < OWN; r++) { \
-    vec4 held[KD * HELD]; \
-    [[unroll]] for (uint e = 0; e < KD * HELD; e++) { \
-      uint at = e % HELD * LANES + lane; \
-      held[e] = source[base + min(row + r * XM + at / (XK / 4), last) * stride + e / HELD * (XK / 4) + at % (XK / 4)]; \
-    } \
-    [[unroll]] for (uint c = 0; c < KD; c++) { \
-      [[unroll]] for (uint i = 0; i < HELD; i++) { \
-        uint at = i * LANES + lane, to = stageAt + at / (XK / 4) * STAGE_STEP + at % (XK / 4) * 4; \
-        HALF4 x = HALF4(held[c * HELD + i] * times); \
-        stage[to] = x.x; \
-        stage[to + 1] = x.y; \
-        stage[to + 2] = x.z; \
-        stage[to + 3] = x.w; \
-      } \
-      SYNC; \
-      coopMatLoad(fragments[r * KD + c], stage, stageAt, STAGE_STEP, BY_ROWS); \
-      SYNC; \
-    } \
-  }
+spirv_instruction(id = 124) uint bits(HALF2 x); // OpBitcast
+
+uvec4 eight(vec4 x, vec4 y) {
+  return uvec4(bits(HALF2(x.xy)), bits(HALF2(x.zw)), bits(HALF2(y.xy)), bits(HALF2(y.zw)));
+}
 
 // FETCH reads a tile of OTHER rows from `row` on into registers, those after `last`
 // as copies of it; KEEP rounds `times` the tile into workgroup memory.
-const uint LOADS = (OTHER * DQ + THREADS - 1) / THREADS; // of a thread
+const uint LOADS = (OTHER * DO + THREADS - 1) / THREADS; // of a thread
 #define FETCH(next, source, base, stride, row, last) \
   [[unroll]] for (uint i = 0; i < LOADS; i++) { \
-    uint e = i * THREADS + lid; \
-    next[i] = source[base + min(row + e / DQ, last) * stride + e % DQ]; \
+    uint e = i * THREADS + lid, at = base + min(row + e / DO, last) * stride + e % DO * 2; \
+    next[2 * i] = source[at]; \
+    next[2 * i + 1] = source[at + 1]; \
   }
 #define KEEP(tile, next, times) \
   [[unroll]] for (uint i = 0; i < LOADS; i++) { \
     uint e = i * THREADS + lid; \
-    if (OTHER * DQ % THREADS == 0 || e < OTHER * DQ) tile[e / DQ * STEP + e % DQ] = HALF4(next[i] * times); \
+    if (OTHER * DO % THREADS == 0 || e < OTHER * DO) tile[e / DO * STEP + e % DO] = eight(next[2 * i] * times, next[2 * i + 1] * times); \
+  }
+
+// OWN_FRAGMENTS makes left factors of the subgroup's rows of a tensor, of which the
+// workgroup's begin at row0; those after `last` become copies of it. It goes
+// through a tile, in pieces.
+#define OWN_FRAGMENTS(fragments, tile, next, source, base, stride, row0, last, times) \
+  [[unroll]] for (uint piece = 0; piece < TILE; piece += OTHER) { \
+    FETCH(next, source, base, stride, row0 + piece, last) \
+    KEEP(tile, next, times) \
+    barrier(); \
+    [[unroll]] for (uint r = 0; r < OWN; r++) { \
+      uint at = sub * ROWS + r * XM - piece; \
+      if (at < OTHER) \
+        [[unroll]] for (uint c = 0; c < KD; c++) coopMatLoad(fragments[r * KD + c], tile, at * STEP + c * (XK / 8), STEP, BY_ROWS); \
+    } \
+    barrier(); \
   }
 
 // STORE_ROWS writes a SUM whose first row is row `row` of T; rows after T are left

@@ -44,20 +44,19 @@ func (t AttentionTile) Threads(f Fragment) int { return t.Subgroups * f.Threads 
 // for each row.
 func (t AttentionTile) Memory(f Fragment, d int) int {
 	tiles := 2 * t.Other * (d + 8) * 2
-	rows, width := 2*t.Own*f.M, max(t.Other, f.K)
-	if t.Convert {
-		rows = f.M
-	}
-	stage := t.Subgroups * rows * (width + 8) * 2
 	spare := t.Subgroups * f.M * (f.N + 4) * 4
+	stage := t.Subgroups * 2 * t.Own * f.M * (max(t.Other, f.K) + 8) * 2
+	if t.Convert {
+		stage = 0
+	}
 	return tiles + stage + spare + 12*max(t.Rows(f), t.Other) + 4*max(f.M, f.N)
 }
 
 // Fits reports whether a device can run the tile for heads of d with such
 // fragments and limits, in threads and bytes.
 func (t AttentionTile) Fits(f Fragment, d, threads, memory int) bool {
-	return f.Threads > 0 && d%f.N == 0 && d%f.K == 0 && d%4 == 0 && f.M*f.K%(4*f.Threads) == 0 &&
-		t.Strip%f.N == 0 && t.Strip%f.K == 0 && t.Other%t.Strip == 0 &&
+	return f.Threads > 0 && f.M*f.N%f.Threads == 0 && f.N%8 == 0 && f.K%8 == 0 && d%f.N == 0 && d%f.K == 0 &&
+		t.Strip%f.N == 0 && t.Strip%f.K == 0 && t.Other%t.Strip == 0 && t.Other%f.M == 0 &&
 		(!t.Convert || f.N == f.K) && t.Threads(f) <= threads && t.Memory(f, d) <= memory
 }
 

@@ -12,11 +12,7 @@
 #extension GL_GOOGLE_include_directive : require
 #define SLOT_DIMS 8
 #define STAGE_WIDTH STRIP
-#ifdef NV_CONVERT
-#define STAGE_ROWS XM
-#else
 #define STAGE_ROWS (2 * ROWS)
-#endif
 #include "attention.glsl"
 
 layout(set = 0, binding = 0) readonly buffer Q_ { vec4 q[]; };
@@ -28,8 +24,8 @@ layout(set = 0, binding = 5) readonly buffer Doc_ { int doc_start[]; }; // not r
 layout(set = 0, binding = 6) buffer DK_ { float dk[]; };
 layout(set = 0, binding = 7) buffer DV_ { float dv[]; };
 
-shared HALF4 qt[OTHER * STEP];
-shared HALF4 ot[OTHER * STEP];
+shared uvec4 qt[OTHER * STEP];
+shared uvec4 ot[OTHER * STEP];
 shared float seen[OTHER]; // the first key that a query sees
 shared float minusLSE[OTHER];
 shared float minusDelta[OTHER];
@@ -55,7 +51,7 @@ void products(uint strip) {
   [[unroll]] for (uint d = 0; d < KD; d++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
       RIGHT qf, of;
-      uint at = (strip + j * XN) * STEP + d * (XK / 4);
+      uint at = (strip + j * XN) * STEP + d * (XK / 8);
       coopMatLoad(qf, qt, at, STEP, BY_COLUMNS);
       coopMatLoad(of, ot, at, STEP, BY_COLUMNS);
       [[unroll]] for (uint r = 0; r < OWN; r++) {
@@ -74,7 +70,7 @@ void hide(uint row0, uint strip) {
     if (HAS_DOC) COLUMN_VECTOR(least, seen, strip + j * XN);
     [[unroll]] for (uint r = 0; r < OWN; r++) {
       float ahead = float(int(mine + r * XM) - int(row0 + strip + j * XN)), at = float(mine + r * XM);
-      EACH(i, row)
+      EACH(i)
         if (row[i] - column[i] + ahead > 0.0 || HAS_DOC && row[i] + at < least[i]) s[r * NS + j][i] = -HUGE;
     }
   }
@@ -87,7 +83,7 @@ void gather(uint strip) {
 #endif
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
-      EACH(i, s[0]) {
+      EACH(i) {
         float p = exp2(s[r * NS + j][i]), ds = p * dp[r * NS + j][i];
 #ifdef NV_CONVERT
         s[r * NS + j][i] = p;
@@ -117,7 +113,7 @@ void gather(uint strip) {
     }
     [[unroll]] for (uint n = 0; n < ND; n++) {
       RIGHT qf, of;
-      uint at = (strip + c * XK) * STEP + n * (XN / 4);
+      uint at = (strip + c * XK) * STEP + n * (XN / 8);
       coopMatLoad(of, ot, at, STEP, BY_ROWS);
       coopMatLoad(qf, qt, at, STEP, BY_ROWS);
       [[unroll]] for (uint r = 0; r < OWN; r++) {
@@ -140,8 +136,9 @@ void main() {
   uint sequence = item % heads / kvh, kv = item % kvh, share = h / kvh;
   uint kvBase = (sequence * t * kvh + kv) * DQ, kvStride = kvh * DQ, qStride = h * DQ;
   mine = key0 + sub * ROWS;
-  OWN_FRAGMENTS(kf, k, kvBase, kvStride, mine, last, 1.0)
-  OWN_FRAGMENTS(vf, v, kvBase, kvStride, mine, last, 1.0)
+  vec4 nextQ[2 * LOADS], nextO[2 * LOADS];
+  OWN_FRAGMENTS(kf, qt, nextQ, k, kvBase, kvStride, key0, last, 1.0)
+  OWN_FRAGMENTS(vf, ot, nextO, v, kvBase, kvStride, key0, last, 1.0)
   [[unroll]] for (uint i = 0; i < OWN * ND; i++) {
     gk[i] = SUM(0.0);
     gv[i] = SUM(0.0);
@@ -150,7 +147,6 @@ void main() {
   // after the tile's keys begin.
   uint start = key0 / OTHER * OTHER, row0 = start, head = kv * share, heads1 = head + share;
   uint qBase = (sequence * t * h + head) * DQ;
-  vec4 nextQ[LOADS], nextO[LOADS];
   FETCH(nextQ, q, qBase, qStride, row0, t - 1)
   FETCH(nextO, dout, qBase, qStride, row0, t - 1)
   [[dont_unroll]] for (;;) {
@@ -192,7 +188,7 @@ void main() {
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint n = 0; n < ND; n++) {
       uint to = 4 * (kvBase + (mine + r * XM) * kvStride) + n * XN;
-      EACH(i, gk[0]) gk[r * ND + n][i] *= LN2; // queries came times scale·log2(e)
+      EACH(i) gk[r * ND + n][i] *= LN2; // queries came times scale·log2(e)
       STORE_ROWS(gk[r * ND + n], dk, to, 4 * kvStride, mine + r * XM)
       STORE_ROWS(gv[r * ND + n], dv, to, 4 * kvStride, mine + r * XM)
     }

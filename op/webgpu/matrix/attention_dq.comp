@@ -10,11 +10,7 @@
 #extension GL_GOOGLE_include_directive : require
 #define SLOT_DIMS 7
 #define STAGE_WIDTH STRIP
-#ifdef NV_CONVERT
-#define STAGE_ROWS XM
-#else
 #define STAGE_ROWS ROWS
-#endif
 #include "attention.glsl"
 
 layout(set = 0, binding = 0) readonly buffer Q_ { vec4 q[]; };
@@ -25,8 +21,8 @@ layout(set = 0, binding = 4) readonly buffer Stats_ { vec2 stats[]; };
 layout(set = 0, binding = 5) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
 layout(set = 0, binding = 6) buffer DQ_ { float dq[]; };
 
-shared HALF4 kt[OTHER * STEP];
-shared HALF4 vt[OTHER * STEP];
+shared uvec4 kt[OTHER * STEP];
+shared uvec4 vt[OTHER * STEP];
 shared float seen[TILE];    // the first key that a query sees
 shared float minusLSE[TILE];
 shared float minusDelta[TILE];
@@ -49,7 +45,7 @@ void products(uint strip) {
   [[unroll]] for (uint d = 0; d < KD; d++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
       RIGHT kf, vf;
-      uint at = (strip + j * XN) * STEP + d * (XK / 4);
+      uint at = (strip + j * XN) * STEP + d * (XK / 8);
       coopMatLoad(kf, kt, at, STEP, BY_COLUMNS);
       coopMatLoad(vf, vt, at, STEP, BY_COLUMNS);
       [[unroll]] for (uint r = 0; r < OWN; r++) {
@@ -68,7 +64,7 @@ void hide(uint key) {
     if (HAS_DOC) ROW_VECTOR(least, seen, sub * ROWS + r * XM);
     [[unroll]] for (uint j = 0; j < NS; j++) {
       float ahead = float(int(key + j * XN) - int(mine + r * XM)), at = float(key + j * XN);
-      EACH(i, row)
+      EACH(i)
         if (column[i] - row[i] + ahead > 0.0 || HAS_DOC && column[i] + at < least[i]) s[r * NS + j][i] = -HUGE;
     }
   }
@@ -82,10 +78,10 @@ void gather(uint strip) {
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
 #ifdef NV_CONVERT
-      EACH(i, s[0]) s[r * NS + j][i] = exp2(s[r * NS + j][i]) * dp[r * NS + j][i];
+      EACH(i) s[r * NS + j][i] = exp2(s[r * NS + j][i]) * dp[r * NS + j][i];
       ds[r * KS + j] = LEFT(s[r * NS + j]);
 #else
-      EACH(i, s[0]) stage[place[i] + r * XM * STAGE_STEP + j * XN] = HALF(exp2(s[r * NS + j][i]) * dp[r * NS + j][i]);
+      EACH(i) stage[place[i] + r * XM * STAGE_STEP + j * XN] = HALF(exp2(s[r * NS + j][i]) * dp[r * NS + j][i]);
 #endif
     }
 #ifndef NV_CONVERT
@@ -102,7 +98,7 @@ void gather(uint strip) {
     }
     [[unroll]] for (uint n = 0; n < ND; n++) {
       RIGHT kf;
-      coopMatLoad(kf, kt, (strip + c * XK) * STEP + n * (XN / 4), STEP, BY_ROWS);
+      coopMatLoad(kf, kt, (strip + c * XK) * STEP + n * (XN / 8), STEP, BY_ROWS);
       [[unroll]] for (uint r = 0; r < OWN; r++) g[r * ND + n] = coopMatMulAdd(left[r], kf, g[r * ND + n]);
     }
   }
@@ -137,13 +133,12 @@ void main() {
     minusDelta[i] = -st.y;
     if (HAS_DOC) seen[i] = float(doc_start[sequence * t + row]);
   }
-  OWN_FRAGMENTS(qf, q, qBase, qStride, mine, last, scale * LOG2E)
-  OWN_FRAGMENTS(of, dout, qBase, qStride, mine, last, 1.0)
-  vec4 nextK[LOADS], nextV[LOADS];
+  vec4 nextK[2 * LOADS], nextV[2 * LOADS];
+  OWN_FRAGMENTS(qf, kt, nextK, q, qBase, qStride, row0, last, (scale * LOG2E))
+  OWN_FRAGMENTS(of, vt, nextV, dout, qBase, qStride, row0, last, 1.0)
   uint k0 = firstKey / OTHER * OTHER;
   FETCH(nextK, k, kvBase, kvStride, k0, last)
   FETCH(nextV, v, kvBase, kvStride, k0, last)
-  barrier();
   [[unroll]] for (uint r = 0; r < OWN; r++) {
     ROW_VECTOR(startS[r], minusLSE, sub * ROWS + r * XM);
     ROW_VECTOR(startP[r], minusDelta, sub * ROWS + r * XM);
@@ -173,7 +168,7 @@ void main() {
   }
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint n = 0; n < ND; n++) {
-      EACH(i, g[0]) g[r * ND + n][i] *= scale;
+      EACH(i) g[r * ND + n][i] *= scale;
       STORE_ROWS(g[r * ND + n], dq, 4 * (qBase + (mine + r * XM) * qStride) + n * XN, 4 * qStride, mine + r * XM)
     }
 }

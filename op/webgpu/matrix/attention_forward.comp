@@ -12,11 +12,7 @@
 #define SLOT_DIMS 6
 #define STRIP OTHER // marks change between tiles only
 #define STAGE_WIDTH STRIP
-#ifdef NV_CONVERT
-#define STAGE_ROWS XM
-#else
 #define STAGE_ROWS ROWS
-#endif
 #include "attention.glsl"
 
 layout(set = 0, binding = 0) readonly buffer Q_ { vec4 q[]; };
@@ -26,8 +22,8 @@ layout(set = 0, binding = 3) readonly buffer Doc_ { int doc_start[]; }; // not r
 layout(set = 0, binding = 4) buffer Out_ { float out_[]; };
 layout(set = 0, binding = 5) buffer LSE_ { float lse[]; };
 
-shared HALF4 kt[OTHER * STEP];
-shared HALF4 vt[OTHER * STEP];
+shared uvec4 kt[OTHER * STEP];
+shared uvec4 vt[OTHER * STEP];
 shared float seen[TILE];   // the first key that a query sees
 shared float mark[TILE];   // in powers of two, as scores are
 shared float factor[TILE]; // what sums of a row are multiplied with
@@ -49,7 +45,7 @@ void scores() {
   [[unroll]] for (uint d = 0; d < KD; d++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
       RIGHT kf;
-      coopMatLoad(kf, kt, j * XN * STEP + d * (XK / 4), STEP, BY_COLUMNS);
+      coopMatLoad(kf, kt, j * XN * STEP + d * (XK / 8), STEP, BY_COLUMNS);
       [[unroll]] for (uint r = 0; r < OWN; r++) s[r * NS + j] = coopMatMulAdd(qf[r * KD + d], kf, s[r * NS + j]);
     }
 }
@@ -63,7 +59,7 @@ void hide(uint key) {
     if (HAS_DOC) ROW_VECTOR(least, seen, sub * ROWS + r * XM);
     [[unroll]] for (uint j = 0; j < NS; j++) {
       float ahead = float(int(key + j * XN) - int(mine + r * XM)), at = float(key + j * XN);
-      EACH(i, row)
+      EACH(i)
         if (column[i] - row[i] + ahead > 0.0 || HAS_DOC && column[i] + at < least[i]) s[r * NS + j][i] = -HUGE;
     }
   }
@@ -74,7 +70,7 @@ void raise() {
   [[unroll]] for (uint r = 0; r < OWN; r++) {
     SUM top = s[r * NS];
     [[unroll]] for (uint j = 1; j < NS; j++)
-      EACH(i, top) top[i] = max(top[i], s[r * NS + j][i]);
+      EACH(i) top[i] = max(top[i], s[r * NS + j][i]);
     coopMatStore(top, spare, spareAt, SPARE_STEP, BY_ROWS);
     SYNC;
     for (uint row = lane; row < XM; row += LANES) {
@@ -89,9 +85,9 @@ void raise() {
     SUM f;
     ROW_VECTOR(m[r], mark, sub * ROWS + r * XM);
     ROW_VECTOR(f, factor, sub * ROWS + r * XM);
-    EACH(i, f) l[r][i] *= f[i];
+    EACH(i) l[r][i] *= f[i];
     [[unroll]] for (uint n = 0; n < ND; n++)
-      EACH(i, f) o[r * ND + n][i] *= f[i];
+      EACH(i) o[r * ND + n][i] *= f[i];
   }
 }
 
@@ -100,11 +96,11 @@ void weigh() {
   bool over = false;
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint j = 0; j < NS; j++)
-      EACH(i, m[r]) over = over || s[r * NS + j][i] - m[r][i] > LIMIT;
+      EACH(i) over = over || s[r * NS + j][i] - m[r][i] > LIMIT;
   if (subgroupAny(over)) raise();
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
-      EACH(i, m[r]) {
+      EACH(i) {
         float w = exp2(s[r * NS + j][i] - m[r][i]);
         l[r][i] += w;
 #ifdef NV_CONVERT
@@ -131,7 +127,7 @@ void gather() {
     }
     [[unroll]] for (uint n = 0; n < ND; n++) {
       RIGHT vf;
-      coopMatLoad(vf, vt, c * XK * STEP + n * (XN / 4), STEP, BY_ROWS);
+      coopMatLoad(vf, vt, c * XK * STEP + n * (XN / 8), STEP, BY_ROWS);
       [[unroll]] for (uint r = 0; r < OWN; r++) o[r * ND + n] = coopMatMulAdd(pf[r], vf, o[r * ND + n]);
     }
   }
@@ -154,7 +150,7 @@ void finish(uint row, uint to, uint stride) {
     SUM f;
     ROW_VECTOR(f, factor, sub * ROWS + r * XM);
     [[unroll]] for (uint n = 0; n < ND; n++) {
-      EACH(i, f) o[r * ND + n][i] *= f[i];
+      EACH(i) o[r * ND + n][i] *= f[i];
       STORE_ROWS(o[r * ND + n], out_, to + r * XM * stride + n * XN, stride, mine + r * XM)
     }
   }
@@ -183,13 +179,13 @@ void main() {
     mark[i] = -1e30;
     if (HAS_DOC) seen[i] = float(doc_start[sequence * t + min(row0 + i, last)]);
   }
-  OWN_FRAGMENTS(qf, q, qBase, qStride, mine, last, scale * LOG2E)
+  vec4 next[2 * LOADS];
+  OWN_FRAGMENTS(qf, kt, next, q, qBase, qStride, row0, last, (scale * LOG2E))
   [[unroll]] for (uint r = 0; r < OWN; r++) {
     l[r] = SUM(0.0);
     m[r] = SUM(-1e30);
     [[unroll]] for (uint n = 0; n < ND; n++) o[r * ND + n] = SUM(0.0);
   }
-  vec4 next[LOADS];
   uint k0 = firstKey / OTHER * OTHER;
   FETCH(next, k, kvBase, kvStride, k0, last)
   KEEP(kt, next, 1.0)
