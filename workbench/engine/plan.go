@@ -1,15 +1,11 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"sync"
 
-	"tezgah/bench"
 	"tezgah/checkpoint"
-	"tezgah/op"
-	"tezgah/train"
 )
 
 // problem is a setting that is wrong, as POST /api/runs/plan has it.
@@ -120,150 +116,4 @@ func (p *speeds) put(key string, tokPerSec float64) {
 	if b, err := json.Marshal(p.known); err == nil {
 		checkpoint.WriteBytesAtomic(p.path, b)
 	}
-}
-
-// probe is POST /api/runs/probe: a few real steps of a throw-away run.
-func (s *Service) probe(c *call) error {
-	var set RunSettings
-	if err := readJSON(c.r, &set); err != nil {
-		return err
-	}
-	want, problems := s.settle(set)
-	if len(problems) > 0 {
-		return problems[0]
-	}
-	release, err := s.measure(set.Device, "a probe measures it", want.uses)
-	if err != nil {
-		return err
-	}
-	name := set.Name
-	return c.json(s.startJob("probe", name, release, func(ctx context.Context, j *job) (any, error) {
-		return s.probeSteps(ctx, j, want.cfg, set.Device)
-	}))
-}
-
-// measure claims a device for a measurement, which a run would falsify.
-func (s *Service) measure(device, holder string, uses []string) (release func(), err error) {
-	free, err := s.claims.exclusive("device/"+s.deviceKey(device), holder)
-	if err != nil {
-		return nil, err
-	}
-	free2, err := s.claims.share(holder, uses...)
-	if err != nil {
-		free()
-		return nil, err
-	}
-	s.loaded.unload()
-	return func() { free2(); free() }, nil
-}
-
-func (s *Service) probeSteps(ctx context.Context, j *job, cfg train.Config, device string) (any, error) {
-	j.change(true, func(v *Job) { v.Stage = "steps" })
-	words := ""
-	cfg.NoTensorBoard = true
-	step, err := train.ProbeStep(ctx, cfg, func() (op.Backend, error) {
-		b, _, err := s.open(device)
-		if err == nil {
-			words = b.Device()
-		}
-		return b, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	perStep := float64(cfg.Batch) * float64(cfg.Context) * float64(cfg.Accum)
-	speed := perStep / step.Seconds()
-	s.speeds.put(speedKey(cfg, words), speed)
-	return map[string]any{
-		"tok_per_s": round(speed), "step_ms": round(step.Seconds() * 1e3), "total_s": round(float64(cfg.MaxSteps) * step.Seconds()),
-	}, nil
-}
-
-// profileSteps is how many steps a profile averages.
-const profileSteps = 3
-
-// profileRow is one operation's part of a step.
-type profileRow struct {
-	Name          string  `json:"name"`
-	Calls         float64 `json:"calls"`
-	Ms            float64 `json:"ms"`
-	Share         float64 `json:"share"`
-	GBPerSec      float64 `json:"gb_per_s"`
-	TFLOPS        float64 `json:"tflops"`
-	OfPeak        float64 `json:"of_peak"` // of whichever peak is nearer
-	BoundByMemory bool    `json:"bound_by_memory"`
-}
-
-// profile is POST /api/runs/NAME/profile: where the time of a step of this run
-// goes.
-func (s *Service) profile(c *call) error {
-	r, err := s.run(c.args[0])
-	if err != nil {
-		return err
-	}
-	cfg, err := train.LoadConfig(r.dir)
-	if err != nil {
-		return fail("bad_request", "the run has not begun yet: %v", err)
-	}
-	device := r.snapshot().Settings.Device
-	release, err := s.measure(device, "a profile measures it", nil)
-	if err != nil {
-		return err
-	}
-	return c.json(s.startJob("profile", r.name, release, func(ctx context.Context, j *job) (any, error) {
-		return s.profileRun(ctx, j, cfg, device)
-	}))
-}
-
-func (s *Service) profileRun(ctx context.Context, j *job, cfg train.Config, device string) (any, error) {
-	b, _, err := s.open(device)
-	if err != nil {
-		return nil, err
-	}
-	defer b.Close()
-	m, ok := b.(op.Measurer)
-	if !ok {
-		return nil, fail("device", "%s cannot measure its peak", b.Device())
-	}
-	j.change(true, func(v *Job) { v.Stage = "peak" })
-	peak, err := m.MeasurePeak()
-	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	s.yield(ctx)
-	j.change(true, func(v *Job) { v.Stage = "steps" })
-	opt := bench.StepOptions{Batch: cfg.Batch, Context: cfg.Context, Mixed: cfg.Precision == "mixed", Moments8: cfg.Moments8}
-	prof, err := bench.ProfileStep(op.NewRunner(b), cfg.Model, opt, profileSteps, peak.SubmitOverhead)
-	if err != nil {
-		return nil, err
-	}
-	rows, ms := profileRows(prof.Profile, peak, profileSteps)
-	return map[string]any{
-		"method": prof.Method(), "step_ms": prof.Step.Seconds() * 1e3, "kernels_ms": ms, "rows": rows, "device": b.Device(),
-		"peak_tflops": peak.FLOPS / 1e12, "peak_gb_per_s": peak.BytesPerSec / 1e9,
-	}, nil
-}
-
-func profileRows(prof interface{ Rows() []op.ProfileRow }, peak op.Peak, steps int) (rows []profileRow, totalMs float64) {
-	rows = []profileRow{}
-	for _, r := range prof.Rows() {
-		totalMs += r.Time.Seconds() * 1e3 / float64(steps)
-	}
-	for _, r := range prof.Rows() {
-		sec := r.Time.Seconds()
-		row := profileRow{Name: r.Label, Calls: float64(r.Calls) / float64(steps), Ms: sec * 1e3 / float64(steps)}
-		if totalMs > 0 {
-			row.Share = row.Ms / totalMs
-		}
-		if sec > float64(r.Calls)*1e-6 { // below a microsecond a call a rate would be noise
-			compute, memory := float64(r.FLOPs)/sec/peak.FLOPS, float64(r.Bytes)/sec/peak.BytesPerSec
-			row.GBPerSec, row.TFLOPS = float64(r.Bytes)/sec/1e9, float64(r.FLOPs)/sec/1e12
-			row.OfPeak, row.BoundByMemory = max(compute, memory), memory > compute
-		}
-		rows = append(rows, row)
-	}
-	return rows, totalMs
 }

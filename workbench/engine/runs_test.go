@@ -281,6 +281,12 @@ func TestMovedFolder(t *testing.T) {
 	w.do("POST", "/api/runs", with(tiny("r"), "max_steps", 60), nil)
 	w.until("r", func(r runView) bool { return r.Step >= 5 })
 	w.do("POST", "/api/runs/r/pause", nil, nil)
+	w.do("POST", "/api/runs", with(tiny("base"), "context", 64, "max_steps", 2), nil)
+	w.ended("base")
+	w.do("PUT", "/api/texts/talk?label=talk.jsonl", chats(), nil)
+	w.do("POST", "/api/runs", map[string]any{"name": "chat", "sft": []string{"talk"}, "init": "base", "batch": 2, "context": 64, "max_steps": 500}, nil)
+	w.until("chat", func(r runView) bool { return r.Step >= 2 })
+	w.do("POST", "/api/runs/chat/pause", nil, nil)
 	w.close()
 	moved := filepath.Join(t.TempDir(), "moved")
 	if err := os.Rename(w.opt.Dir, moved); err != nil {
@@ -291,6 +297,9 @@ func TestMovedFolder(t *testing.T) {
 	if r := w.ended("r"); r.State != "done" || r.Step != 60 {
 		t.Errorf("%+v", r)
 	}
+	w.do("POST", "/api/runs/chat/resume", map[string]any{"max_steps": 503}, nil)
+	w.until("chat", func(r runView) bool { return r.State == "running" || r.State == "done" })
+	w.do("POST", "/api/runs/chat/pause", nil, nil)
 }
 
 // TestFailedRunSaysWhy and can be tried again.
