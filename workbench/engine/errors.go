@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 
 	"tezgah/checkpoint"
 )
@@ -45,7 +46,7 @@ func asAPI(err error) *apiError {
 	switch {
 	case errors.As(err, &api):
 		return api
-	case errors.As(err, &space):
+	case errors.As(err, &space), errors.Is(err, syscall.ENOSPC): // a tab has its quota, a disk its end
 		return fail("no_space", "%v", err)
 	case errors.As(err, &locked):
 		return fail("busy", "%v", err)
