@@ -15,9 +15,9 @@
 //	tmp/                what is not whole yet; emptied at start-up
 //
 // Open this file first, then route.go (which handler answers what), then the
-// file of the topic: texts.go, tokenizers.go, data.go, runs.go and run.go (one
-// run and its goroutine), models.go, generate.go. jobs.go and hub.go carry
-// progress to the page.
+// file of the topic: texts.go, tokenizers.go, data.go, runs.go (all runs), run.go
+// (one of them) and session.go (its goroutine), models.go, generate.go. jobs.go
+// and hub.go carry progress to the page.
 package engine
 
 import (
@@ -142,6 +142,7 @@ func New(opt Options) (*Service, error) {
 func newService(opt Options, lock *checkpoint.RunLock) *Service {
 	s := &Service{opt: opt, lock: lock, started: now()}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.devices.known, s.devices.busy = map[string]deviceInfo{}, map[string]bool{}
 	s.texts.known = map[string]Text{}
 	s.tokenizers.known = map[stamp]Tokenizer{}
 	s.dataFiles.known = map[stamp]Data{}
@@ -172,6 +173,9 @@ func (s *Service) sweep() error {
 		if err := os.RemoveAll(s.path("tmp", e.Name())); err != nil {
 			return err
 		}
+	}
+	if err := os.Remove(s.samplePath()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err // another version may bring another sample
 	}
 	return s.removeHalfTexts()
 }

@@ -63,6 +63,7 @@ type deviceInfo struct {
 type devices struct {
 	mu    sync.Mutex
 	known map[string]deviceInfo
+	busy  map[string]bool // being looked at again
 }
 
 // How long an answer about a device is good: free memory changes, and opening a
@@ -72,30 +73,54 @@ const (
 	gpuInfoAge = 10 * time.Minute
 )
 
-// deviceInfo opens a device, looks at it and closes it again, unless it was
-// looked at a short time ago.
+// deviceInfo opens a device, looks at it and closes it again. What is known
+// from before is the answer at once; when it is old, it is found out anew for
+// the next time, because opening a device that computes can take a second.
 func (s *Service) deviceInfo(id string) (deviceInfo, error) {
-	s.devices.mu.Lock()
-	defer s.devices.mu.Unlock()
-	key := s.deviceKey(id)
-	age := gpuInfoAge
+	key, age := s.deviceKey(id), gpuInfoAge
 	if key == "cpu" {
 		age = cpuInfoAge
 	}
-	if d, ok := s.devices.known[key]; ok && time.Since(d.at) < age {
-		return d, nil
+	d := &s.devices
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	info, ok := d.known[key]
+	switch {
+	case !ok:
+		return s.lookAt(id, key)
+	case time.Since(info.at) >= age && !d.busy[key] && s.ctx.Err() == nil:
+		d.busy[key] = true
+		s.jobs.wait.Add(1)
+		go func() {
+			defer s.jobs.wait.Done()
+			fresh, err := s.look(id)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if d.busy[key] = false; err == nil {
+				d.known[key] = fresh
+			}
+		}()
 	}
+	return info, nil
+}
+
+// lookAt looks at a device for the first time. The caller holds the lock.
+func (s *Service) lookAt(id, key string) (deviceInfo, error) {
+	info, err := s.look(id)
+	if err == nil {
+		s.devices.known[key] = info
+	}
+	return info, err
+}
+
+// look opens a device and closes it again.
+func (s *Service) look(id string) (deviceInfo, error) {
 	b, notice, err := s.open(id)
 	if err != nil {
 		return deviceInfo{}, err
 	}
-	d := deviceInfo{b.Device(), b.Limits(), notice, time.Now()}
-	b.Close()
-	if s.devices.known == nil {
-		s.devices.known = map[string]deviceInfo{}
-	}
-	s.devices.known[key] = d
-	return d, nil
+	defer b.Close()
+	return deviceInfo{b.Device(), b.Limits(), notice, time.Now()}, nil
 }
 
 // open opens a device; an empty id is the default.
