@@ -22,7 +22,8 @@ type env struct {
 	refMem  *ref.Backend[float64]
 	all     []*tens
 	res     Result
-	n       int // tensors made, for their offsets
+	n       int          // tensors made, for their offsets
+	round   tensor.DType // of drawn values; F32 leaves them
 }
 
 func newEnv(name string, dev *op.Runner) *env {
@@ -147,7 +148,7 @@ func (e *env) normal(std float64, n int) []float32 {
 		sum := z&0xffff + z>>16&0xffff + z>>32&0xffff + z>>48
 		v[i] = float32((float64(sum)/(1<<16) - 2 + 0x1p-15) * math.Sqrt(3) * std)
 	}
-	return v
+	return rounded(v, e.round)
 }
 
 // intn draws n integers in [0, limit).

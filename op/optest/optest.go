@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"tezgah/op"
+	"tezgah/tensor"
 )
 
 // Case is one test. Names are unique, of the form op/what.
@@ -26,6 +27,9 @@ type Case struct {
 	Op    string // the op's label: "rmsnorm_forward", "matmul"
 	Large bool   // too slow for a software GPU
 	F16   bool   // needs Limits().F16
+	// Round is what products round their inputs to, on matrix units: BF16 or
+	// F16; F32 where they do not.
+	Round tensor.DType
 	body  func(e *env)
 }
 
@@ -61,6 +65,17 @@ func (c Case) Run(r *op.Runner) (res Result) {
 	}
 	e := newEnv(c.Name, r)
 	defer e.free()
+	if c.Round != tensor.F32 {
+		units, ok := rounder(r.Backend(), c.Round)
+		if !ok {
+			return Result{Skip: fmt.Sprintf("no matrix units for %v on this device", c.Round)}
+		}
+		if err := units.RoundProducts(c.Round); err != nil {
+			return Result{Err: err}
+		}
+		defer units.RoundProducts(tensor.F32)
+		e.round = c.Round
+	}
 	c.body(e)
 	if err := r.Reset(); err != nil && e.res.Err == nil {
 		e.res.Err = err
@@ -73,7 +88,7 @@ func (c Case) Run(r *op.Runner) (res Result) {
 
 // Cases returns the whole table, in the order of args.go.
 func Cases() []Case {
-	return slices.Concat(elementwiseCases(), embeddingCases(), normCases(), matmulCases(), ropeCases(),
+	return slices.Concat(elementwiseCases(), embeddingCases(), normCases(), matmulCases(), matrixCases(), ropeCases(),
 		attentionCases(), decodeCases(), gluCases(), lossCases(), gradNormCases(), adamCases(), adam8Cases())
 }
 

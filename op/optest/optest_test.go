@@ -1,6 +1,7 @@
 package optest_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -39,6 +40,7 @@ type broken struct {
 	label string
 	fault fault
 	calls int
+	round tensor.DType // of products
 }
 
 // do makes the call, or not, and damages its outputs or its first input.
@@ -103,8 +105,20 @@ func (b *broken) RMSNorm(a op.RMSNorm) error {
 func (b *broken) RMSNormBackward(a op.RMSNormBackward) error {
 	return b.do(a.Label(), func() error { return b.Backend.RMSNormBackward(a) }, a.X, a.DX, a.DW)
 }
+
+// Rounding and RoundProducts pretend to matrix units: the cases draw numbers that
+// rounding does not change.
+func (b *broken) Rounding() []tensor.DType { return []tensor.DType{tensor.BF16, tensor.F16} }
+func (b *broken) RoundProducts(t tensor.DType) error {
+	b.round = t
+	return nil
+}
 func (b *broken) MatMul(a op.MatMul) error {
-	return b.do(a.Label(), func() error { return b.Backend.MatMul(a) }, a.A, a.C)
+	label := a.Label()
+	if b.round != tensor.F32 {
+		label = fmt.Sprintf("%s %v units", label, b.round)
+	}
+	return b.do(label, func() error { return b.Backend.MatMul(a) }, a.A, a.C)
 }
 func (b *broken) RoPE(a op.RoPE) error {
 	return b.do(a.Label(), func() error { return b.Backend.RoPE(a) }, a.Table, a.X)

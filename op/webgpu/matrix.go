@@ -59,6 +59,9 @@ func (b *Backend) fragment(t tensor.DType) (best matrix.Fragment, ok bool) {
 func (b *Backend) matrixTiles(f matrix.Fragment) (fit []matrix.Tile) {
 	l := b.dev.Limits()
 	for _, t := range matrix.Tiles {
+		if b.dev.Info().Kind == gpu.Software && t.BM*t.BN > 64*64 {
+			continue // a driver that compiles for the CPU takes minutes for large tiles
+		}
 		if t.Fits(f, min(l.Invocations, l.WorkgroupSizeX), l.WorkgroupMemory) {
 			fit = append(fit, t)
 		}
