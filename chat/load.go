@@ -185,7 +185,7 @@ func (b *builder) enter(lines []corpus.Line, results []encoded, bad *corpus.Walk
 		l := lines[i]
 		if r.err != nil {
 			if !b.opt.Input.SkipBad {
-				return &corpus.BadInputError{Path: l.Source, Line: l.Line, Err: r.err}
+				return fmt.Errorf("%w (--skip-bad leaves broken lines out)", &corpus.BadInputError{Path: l.Source, Line: l.Line, Err: r.err})
 			}
 			bad.Bad, bad.Documents, bad.Bytes = bad.Bad+1, bad.Documents+1, bad.Bytes+int64(len(l.JSON))
 			continue

@@ -108,6 +108,49 @@ func TestLock(t *testing.T) {
 	again.Unlock()
 }
 
+// TestDiscard: a run that did not come about leaves the folder as it was.
+func TestDiscard(t *testing.T) {
+	take := func(run string) *RunLock {
+		t.Helper()
+		lock, err := Lock(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lock
+	}
+	discard := func(l *RunLock) {
+		t.Helper()
+		if err := l.Discard(); err != nil {
+			t.Error(err)
+		}
+	}
+	dir := t.TempDir()
+	run := filepath.Join(dir, "run")
+	discard(take(run))
+	if exists(run) {
+		t.Error("the folder that Lock made is still there")
+	}
+	discard(take(dir))
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("a folder that was there holds %v, %v", list, err)
+	}
+	lock := take(run)
+	if err := os.WriteFile(filepath.Join(run, "note"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	discard(lock)
+	if list, err := os.ReadDir(run); err != nil || len(list) != 1 {
+		t.Errorf("a folder that was written to holds %v, %v", list, err)
+	}
+	take(run).Unlock()
+	discard(take(run))
+	if !exists(filepath.Join(run, lockName)) {
+		t.Error("an older lock file was removed")
+	}
+	again := take(run) // Discard has given the folder back
+	again.Unlock()
+}
+
 func TestSpace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.llm")

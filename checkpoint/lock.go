@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,13 +11,17 @@ import (
 )
 
 // lockName is the file in a run folder that its writer holds locked. It stays
-// after the run: removing it would let two processes lock two files.
+// after the run: removing it would let two processes lock two files, which does
+// no harm only in a folder without a run (see Discard).
 const lockName = "run.lock"
 
 // RunLock is the exclusive right to write to a run folder. It must be kept for
 // as long as the folder is written to: one that is forgotten unlocks when the
 // garbage collector finds it.
-type RunLock struct{ f *os.File }
+type RunLock struct {
+	f               *os.File
+	newFile, newDir bool // made by Lock
+}
 
 // holder is the content of the lock file, for messages only: what counts is
 // the operating system's lock, which ends with the process that holds it.
@@ -48,10 +53,12 @@ func (e *LockedError) Error() string {
 // with the process, however that ends. It is advisory, and where the platform
 // has no file locks it always succeeds. In a browser it holds within the tab.
 func Lock(run string) (*RunLock, error) {
+	path := filepath.Join(run, lockName)
+	newDir, newFile := !exists(run), !exists(path)
 	if err := os.MkdirAll(run, 0o777); err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(run, lockName), os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("lock run folder: %w", err)
 	}
@@ -77,7 +84,12 @@ func Lock(run string) (*RunLock, error) {
 		f.Close()
 		return nil, fmt.Errorf("lock run folder %s: %w", run, err)
 	}
-	return &RunLock{f}, nil
+	return &RunLock{f, newFile, newDir}, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func rewrite(f *os.File, b []byte) error {
@@ -86,6 +98,27 @@ func rewrite(f *os.File, b []byte) error {
 	}
 	_, err := f.WriteAt(b, 0)
 	return err
+}
+
+// Discard is Unlock for a run that did not come about: what Lock made, the lock
+// file and the folder, is removed, unless something else lies in the folder.
+func (l *RunLock) Discard() error {
+	if !l.newFile {
+		return l.Unlock()
+	}
+	var errs []error
+	remove := func() { errs = append(errs, os.Remove(l.f.Name())) }
+	if canDeleteOpen { // nobody else can lock the file before it is gone
+		remove()
+	}
+	errs = append(errs, l.f.Close())
+	if !canDeleteOpen {
+		remove()
+	}
+	if l.newDir {
+		_ = os.Remove(filepath.Dir(l.f.Name())) // refused where it is not empty
+	}
+	return errors.Join(errs...)
 }
 
 // Unlock gives the folder back. The lock file stays, empty.

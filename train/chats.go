@@ -19,15 +19,16 @@ type ChatInfo struct {
 	Train    chat.Packing `json:"train"`
 	Held     chat.Packing `json:"held"`
 	Added    []string     `json:"added,omitempty"` // special tokens that the tokenizer lacked
+	Bad      int64        `json:"bad,omitempty"`   // broken lines that SkipBad left out
 }
 
 // openChats reads the conversations of c, encodes them with the base model's
 // tokenizer, to which it adds what the template needs, and packs them.
-func (d *data) openChats(c Config, base baseModel) error {
+func (d *data) openChats(ctx context.Context, c Config, base baseModel) error {
 	if err := d.chatTokenizer(c, base); err != nil {
 		return err
 	}
-	train, held, err := d.loadChats(c)
+	train, held, err := d.loadChats(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -76,18 +77,19 @@ func (d *data) chatTokenizer(c Config, base baseModel) error {
 }
 
 // loadChats reads what is trained on and what is held out.
-func (d *data) loadChats(c Config) (train, held *chat.Set, err error) {
+func (d *data) loadChats(ctx context.Context, c Config) (train, held *chat.Set, err error) {
 	opt := chat.LoadOptions{
-		Input: corpus.InputOptions{Paths: c.Chats}, Template: d.chatTemplate, Tokenizer: d.tokenizer,
+		Input: corpus.InputOptions{Paths: c.Chats, SkipBad: c.SkipBad}, Template: d.chatTemplate, Tokenizer: d.tokenizer,
 		ValFraction: c.ValFraction, Seed: c.Seed,
 	}
 	if c.ValData != "" {
 		opt.ValFraction = 0
 	}
-	l, err := chat.Load(context.Background(), opt)
+	l, err := chat.Load(ctx, opt)
 	if err != nil {
 		return nil, nil, err
 	}
+	d.chats.Bad = l.Files.Bad
 	if l.Train.Len() == 0 {
 		return nil, nil, fmt.Errorf("no conversations in %s", strings.Join(c.Chats, ", "))
 	}
@@ -99,11 +101,35 @@ func (d *data) loadChats(c Config) (train, held *chat.Set, err error) {
 		return l.Train, l.Val, nil
 	}
 	opt.Input.Paths = []string{c.ValData}
-	v, err := chat.Load(context.Background(), opt)
+	v, err := chat.Load(ctx, opt)
 	if err != nil {
 		return nil, nil, err
 	}
+	d.chats.Bad += v.Files.Bad
 	return l.Train, v.Train, nil
+}
+
+// HeldOutChats reads the conversations that the run of c holds out, written
+// with the tokenizer of its model, in rows of T tokens; ctx ends the reading.
+// The files must be those that the run began with. byteLens, which
+// NewWindowsEvaluator takes, are the bytes of text behind each id.
+func HeldOutChats(ctx context.Context, c Config, tok *bpe.Tokenizer, T int) (w *chat.Windows, byteLens []int32, err error) {
+	c = c.withDefaults()
+	d := &data{tokenizer: tok, chats: &ChatInfo{}}
+	if d.chatTemplate, err = chat.Lookup(cmp.Or(c.Template, chat.Default)); err != nil {
+		return nil, nil, err
+	}
+	train, held, err := d.loadChats(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := checkHash(c, train, held); err != nil {
+		return nil, nil, err
+	}
+	if w, err = chat.NewWindows(held, T); err != nil {
+		return nil, nil, err
+	}
+	return w, corpus.TokenBytes(tok.Decode, tok.VocabSize(), tok.EndOfDocument(), tok.IsSpecial), nil
 }
 
 // checkHash makes sure that a resumed run has the conversations that it began
@@ -122,6 +148,9 @@ func checkHash(c Config, train, held *chat.Set) (string, error) {
 // chatNotices says what of the conversations is not as it could be.
 func (d *data) chatNotices(c Config) {
 	say := func(format string, args ...any) { d.notices = append(d.notices, fmt.Sprintf(format, args...)) }
+	if n := d.chats.Bad; n > 0 {
+		say("broken lines of conversations left out: %d", n)
+	}
 	p := d.chats.Train
 	if p.Truncated > 0 {
 		say("%d of %d conversations are longer than the context of %d tokens and are cut there: a longer --context keeps them whole",

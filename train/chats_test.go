@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"tezgah/bpe"
 	"tezgah/chat"
 	"tezgah/checkpoint"
+	"tezgah/corpus"
 	"tezgah/model"
 	"tezgah/op"
 	"tezgah/optim"
@@ -363,9 +365,162 @@ func TestSFTRefusals(t *testing.T) {
 			if !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %q does not mention %q", err, c.want)
 			}
-			if _, err := os.Stat(filepath.Join(out, configName)); err == nil {
-				t.Error("a refused run left a configuration behind")
+			if _, err := os.Stat(out); err == nil {
+				t.Error("a refused run left a folder behind")
 			}
 		})
 	}
+}
+
+// TestSFTSkipBad: broken lines are an error that says how to go on, or are
+// counted; a resumed run leaves out the same.
+func TestSFTSkipBad(t *testing.T) {
+	run, _ := finishedRun(t)
+	dir := t.TempDir()
+	chats := writeChats(t, dir, 40)
+	good, err := os.ReadFile(chats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := "{\"messages\":[{\"role\":\"robot\",\"content\":\"x\"}]}\nnot JSON\n"
+	if err := os.WriteFile(chats, append([]byte(broken), good...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cfg := sftConfig(run, chats)
+	out := filepath.Join(dir, "chat")
+	if _, err := New(cfg, Options{Dir: out, Open: openCPU}); err == nil || !strings.Contains(err.Error(), "--skip-bad") || !strings.Contains(err.Error(), "robot") {
+		t.Errorf("got %v, want a refusal that names the line and --skip-bad", err)
+	}
+	cfg.SkipBad = true
+	var notices []string
+	notice := Observer{Notice: func(s string) { notices = append(notices, s) }}
+	runPart(t, func(o Options) (*Trainer, error) {
+		o.Observer.Notice = notice.Notice
+		tr, err := New(cfg, o)
+		if err == nil && (tr.data.chats.Bad != 2 || tr.data.chats.Train.Conversations+tr.data.chats.Held.Conversations != 40) {
+			t.Errorf("read %+v", tr.data.chats)
+		}
+		return tr, err
+	}, out, 4)
+	if !strings.Contains(strings.Join(notices, "\n"), "left out: 2") {
+		t.Errorf("notices %q", notices)
+	}
+	runPart(t, func(o Options) (*Trainer, error) { return Resume(o, nil) }, out, 0)
+}
+
+// TestSFTInterruptedReading: a run that is interrupted while it reads leaves
+// nothing behind, and a folder that was there as it was.
+func TestSFTInterruptedReading(t *testing.T) {
+	run, _ := finishedRun(t)
+	dir := t.TempDir()
+	cfg := sftConfig(run, writeChats(t, dir, 40))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	there := filepath.Join(dir, "there")
+	if err := os.Mkdir(there, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{filepath.Join(dir, "new"), there} {
+		if _, err := New(cfg, Options{Dir: out, Open: openCPU, Context: ctx}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v", out, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {
+		t.Error("the new folder was left behind")
+	}
+	if list, err := os.ReadDir(there); err != nil || len(list) > 0 {
+		t.Errorf("the old folder holds %v, %v", list, err)
+	}
+}
+
+// TestHeldOutChats: the held-out conversations of a finished run give its last
+// validation loss again, whose bytes are those of the answers; other
+// conversations are refused.
+func TestHeldOutChats(t *testing.T) {
+	run, _ := finishedRun(t)
+	dir := t.TempDir()
+	cfg := sftConfig(run, writeChats(t, dir, 60))
+	res := runAll(t, filepath.Join(dir, "chat"), cfg)
+	cfg, err := LoadConfig(filepath.Join(dir, "chat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkHeldOut(t, cfg, res)
+	writeChats(t, dir, 61)
+	if _, _, err := HeldOutChats(context.Background(), cfg, tokenizerIn(t, res.ModelPath), 48); err == nil || !strings.Contains(err.Error(), "began with") {
+		t.Errorf("other conversations: %v", err)
+	}
+}
+
+func tokenizerIn(t *testing.T, path string) *bpe.Tokenizer {
+	t.Helper()
+	tok, _, err := ModelTokenizer(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+func checkHeldOut(t *testing.T, cfg Config, res Result) {
+	t.Helper()
+	b, err := openCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	m, err := LoadModel(op.NewRunner(b), res.ModelPath, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Params.Close()
+	w, lens, err := HeldOutChats(context.Background(), cfg, m.Tokenizer, 48)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := model.NewGraph(m.Params.Runner(), m.Params, model.TrainOptions{Batch: 3, Context: 48, DocMask: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	got, err := NewWindowsEvaluator(g, []Windows{w}, lens).Run(context.Background(), 0)
+	if err != nil || got.Tokens != res.Val.Tokens || math.Abs(got.LossNats-res.Val.LossNats) > 1e-6 || got.Bytes != res.Val.Bytes {
+		t.Errorf("measured %+v, %v; training %+v", got, err, res.Val)
+	}
+	if want := answerBytes(t, cfg.Chats[0]); got.Bytes == 0 || got.Bytes >= want {
+		t.Errorf("%d bytes of %d are held out", got.Bytes, want)
+	}
+	// All of them as a file to measure on: each byte of each answer counts once.
+	cfg.ValData, cfg.ChatsHash = cfg.Chats[0], ""
+	const T = 100 // no conversation is cut
+	if w, lens, err = HeldOutChats(context.Background(), cfg, m.Tokenizer, T); err != nil {
+		t.Fatal(err)
+	}
+	tokens, targets, doc := make([]int32, T), make([]int32, T), make([]int32, T)
+	var all int64
+	for row := range w.Count() {
+		if err := w.Read(row, tokens, targets, doc); err != nil {
+			t.Fatal(err)
+		}
+		all += corpus.BytesOf(targets, lens)
+	}
+	if want := answerBytes(t, cfg.Chats[0]); all != want {
+		t.Errorf("%d bytes, want the %d of the answers", all, want)
+	}
+}
+
+// answerBytes is the length of all answers of a file.
+func answerBytes(t *testing.T, chats string) (n int64) {
+	t.Helper()
+	content, err := os.ReadFile(chats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(content) {
+		var c struct{ Messages []struct{ Content string } }
+		if err := json.Unmarshal(line, &c); err != nil {
+			t.Fatal(err)
+		}
+		n += int64(len(c.Messages[1].Content))
+	}
+	return n
 }

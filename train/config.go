@@ -37,6 +37,7 @@ type Config struct {
 	Chats          []string       `json:"chats,omitempty"`      // conversations to fine-tune on: jsonl files, or folders of them
 	Template       string         `json:"template,omitempty"`   // of Chats; empty: the one that InitFrom was trained with, or chatml
 	ChatsHash      string         `json:"chats_hash,omitempty"` // filled in at the start; a resumed run must have the same
+	SkipBad        bool           `json:"skip_bad,omitempty"`   // leave broken lines of conversations out instead of refusing them
 	ValData        string         `json:"val_data,omitempty"`   // token file, or conversations, to evaluate on; empty: a part of the data
 	ValFraction    float64        `json:"val_fraction"`         // share of the tail, or of the conversations, held out; 0: 0.05; ignored with ValData
 	Tokenizer      string         `json:"tokenizer,omitempty"`  // tokenizer.json, for token files that carry none and for Chats without InitFrom
@@ -149,6 +150,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("conversations need a model to start from (--init), or a tokenizer (--tokenizer) for a new one")
 	case c.Template != "" && len(c.Chats) == 0:
 		return bad("template", c.Template, "conversations to write with it (--sft)")
+	case c.SkipBad && len(c.Chats) == 0:
+		return bad("skip-bad", c.SkipBad, "conversations (--sft): token files have no lines")
 	case !(c.ValFraction > 0 && c.ValFraction < 1):
 		return bad("val-fraction", c.ValFraction, "a share between 0 and 1 such as 0.05")
 	case c.Batch < 1 || c.Batch > 1<<16:

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 
 	"tezgah/bpe"
@@ -52,14 +53,16 @@ type data struct {
 }
 
 // openData opens what c trains on. base is the model that training starts
-// from, as far as it matters here.
-func openData(c Config, base baseModel) (*data, error) {
+// from, as far as it matters here; ctx ends the reading of conversations.
+func openData(ctx context.Context, c Config, base baseModel) (*data, error) {
 	d := &data{template: base.template}
-	read := d.openTokens
+	var err error
 	if len(c.Chats) > 0 {
-		read = d.openChats
+		err = d.openChats(ctx, c, base)
+	} else {
+		err = d.openTokens(c, base)
 	}
-	if err := read(c, base); err != nil {
+	if err != nil {
 		d.close()
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func ProbeStep(ctx context.Context, cfg Config, open OpenBackend) (time.Duration
 	defer os.RemoveAll(dir)
 	const steps = 6
 	cfg.MaxSteps = steps
-	t, err := New(cfg, Options{Dir: dir, Open: open})
+	t, err := New(cfg, Options{Dir: dir, Open: open, Context: ctx})
 	if err != nil {
 		return 0, err
 	}

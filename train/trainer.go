@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -27,6 +28,9 @@ type Options struct {
 	Args     []string    // the command line, for the record
 	Observer Observer
 	JSON     io.Writer // run-log lines are copied here; may be nil
+	// Context ends New and Resume while they read conversations, which can take
+	// minutes; nil never does. It does not end Run, which has one of its own.
+	Context context.Context
 }
 
 // Observer hears what happens, on the trainer's goroutine. Any field may be nil.
@@ -121,7 +125,8 @@ type evaluated struct {
 	step int64
 }
 
-// New starts a run in an empty or new folder.
+// New starts a run in an empty or new folder. When that fails the folder is as
+// it was.
 func New(cfg Config, opt Options) (*Trainer, error) {
 	cfg, notices, err := cfg.withBase()
 	if err != nil {
@@ -139,7 +144,7 @@ func New(cfg Config, opt Options) (*Trainer, error) {
 		t.notice(s)
 	}
 	if err := t.start(false); err != nil {
-		t.Close()
+		t.abandon()
 		return nil, err
 	}
 	return t, nil
@@ -169,9 +174,6 @@ func Resume(opt Options, change func(*Config)) (*Trainer, error) {
 // start opens everything in an order that leaves nothing behind when a step of
 // it fails: data first, then the device, and the run folder's files last.
 func (t *Trainer) start(resume bool) error {
-	if err := os.MkdirAll(t.opt.Dir, 0o777); err != nil {
-		return err
-	}
 	lock, err := checkpoint.Lock(t.opt.Dir)
 	if err != nil {
 		return err
@@ -198,7 +200,11 @@ func (t *Trainer) openData() error {
 	if err != nil {
 		return err
 	}
-	if t.data, err = openData(t.cfg, base); err != nil {
+	ctx := t.opt.Context
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if t.data, err = openData(ctx, t.cfg, base); err != nil {
 		return err
 	}
 	for _, s := range t.data.notices {
@@ -340,6 +346,16 @@ func (t *Trainer) Info() (Info, error) {
 		TrainTokens: t.data.passTokens, ValTokens: t.data.heldTokens, Chats: t.data.chats, FirstStep: t.state.Step, LastStep: t.cfg.MaxSteps,
 	}
 	return info, err
+}
+
+// abandon is Close for a run that did not start.
+func (t *Trainer) abandon() {
+	lock := t.lock
+	t.lock = nil
+	t.Close()
+	if lock != nil {
+		lock.Discard()
+	}
 }
 
 // Close releases the device, the files and the run folder. It is safe to call

@@ -307,7 +307,7 @@ func (f *demoFlags) train(ctx context.Context, dir string, cfg train.Config, sta
 		}
 		cfg.MaxSteps = max(20, int64(f.minutes*60/perStep.Seconds()))
 	}
-	opt := train.Options{Dir: dir, Open: f.open, Version: version(), Args: os.Args[1:], Observer: observe(status)}
+	opt := train.Options{Context: ctx, Dir: dir, Open: f.open, Version: version(), Args: os.Args[1:], Observer: observe(status)}
 	t, err := train.New(cfg, opt)
 	if err != nil {
 		return train.Result{}, "", err

@@ -37,7 +37,7 @@ type evalFlags struct {
 const aboutEval = `Measure a model: how well it predicts a text, or how often it picks the right one
 of several choices. docs/eval.md defines every number.
 
-  tezgah eval RUN                        the text that training held out
+  tezgah eval RUN                        the text, or the conversations, that training held out
   tezgah eval RUN --text PATH            loss, perplexity, bits per byte of a text
   tezgah eval RUN --text PATH --stride 64  the same, every token with a long context
   tezgah eval RUN --tasks F.jsonl        multiple choice: {"context": …, "choices": […], "label": 0}
@@ -133,6 +133,9 @@ func (f *evalFlags) run(ctx context.Context, path string) error {
 	defer m.Params.Close()
 	if len(items) > 0 {
 		return f.score(ctx, m, items)
+	}
+	if held != nil && len(held.Chats) > 0 {
+		return f.measureChats(ctx, m, held)
 	}
 	text, err := f.open(ctx, m, held)
 	if err != nil {

@@ -25,7 +25,8 @@ func (e *evalText) close() {
 	}
 }
 
-// heldOut reads the configuration of a run that no text is given for.
+// heldOut reads the configuration of a run that no text is given for; nil with
+// a text or tasks.
 func (f *evalFlags) heldOut(run string) (*train.Config, error) {
 	if len(f.tasks) > 0 || f.hasText() {
 		return nil, nil
@@ -34,8 +35,8 @@ func (f *evalFlags) heldOut(run string) (*train.Config, error) {
 	if err != nil {
 		return nil, usagef("eval: nothing to measure on: give --data F.bin, --text PATH or --tasks F.jsonl, or a run folder to measure on what it held out (%w)", err)
 	}
-	if len(cfg.Data) == 0 {
-		return nil, usagef("eval: %s was not trained on token files: give a text with --data, --text or --tasks; what training measured is in its log.jsonl", run)
+	if len(cfg.Chats) > 0 && f.stride > 0 {
+		return nil, usagef("--stride is for a text: the conversations that %s held out are measured whole", run)
 	}
 	return &cfg, nil
 }

@@ -65,6 +65,7 @@ func (f *trainFlags) register(cmd *cobra.Command) {
 	c, fl := &f.cfg, cmd.Flags()
 	fl.StringArrayVar(&f.data, "data", nil, "token file, with an optional weight: F.bin or F.bin:0.7 (repeatable)")
 	fl.StringArrayVar(&c.Chats, "sft", nil, "conversations to fine-tune on: a jsonl file or a folder (repeatable)")
+	fl.BoolVar(&c.SkipBad, "skip-bad", false, "leave broken lines of --sft files out and count them")
 	fl.StringVar(&c.Template, "template", "", "chat template for --sft: "+strings.Join(chat.Names(), " or ")+" (default: the model's own, else "+chat.Default+")")
 	fl.StringVar(&f.lora, "lora", "", "train adapters beside frozen weights: r=16,alpha=32,targets=all (or attn, ffn, or some of q,k,v,o,gate,up,down); what is left out is as here, alpha twice r")
 	fl.StringVar(&f.out, "out", "", "run folder to make")
@@ -137,6 +138,8 @@ func (f *trainFlags) checkRun(fl *pflag.FlagSet) error {
 		return usagef("--tokenizer cannot go with --sft and --init: the model brings its own")
 	case !sft && fl.Changed("template"):
 		return usagef("--template is for --sft: token files hold no conversations")
+	case !sft && f.cfg.SkipBad:
+		return usagef("--skip-bad is for --sft: token files have no lines")
 	case f.lora != "" && f.cfg.InitFrom == "":
 		return usagef("--lora: give --init RUN|F.llm, the model that the adapters belong to")
 	case fl.Changed("epochs") && (fl.Changed("max-steps") || fl.Changed("max-tokens")):
@@ -167,7 +170,7 @@ func (f *trainFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	opt, status := f.options(f.out)
+	opt, status := f.options(cmd.Context(), f.out)
 	t, err := train.New(cfg, opt)
 	if err != nil {
 		return err
@@ -197,7 +200,7 @@ func (f *trainFlags) goOn(cmd *cobra.Command) error {
 	if refused != nil {
 		return refused
 	}
-	opt, status := f.options(f.resume)
+	opt, status := f.options(cmd.Context(), f.resume)
 	changed := cmd.Flags().Changed
 	t, err := train.Resume(opt, func(c *train.Config) {
 		set(&c.MaxSteps, f.cfg.MaxSteps, changed("max-steps"))
@@ -227,9 +230,9 @@ func set[T any](dst *T, v T, changed bool) {
 }
 
 // options connects the trainer with the terminal.
-func (f *trainFlags) options(dir string) (train.Options, *statusLine) {
+func (f *trainFlags) options(ctx context.Context, dir string) (train.Options, *statusLine) {
 	status := newStatusLine(false)
-	opt := train.Options{Dir: dir, Open: f.open, Version: version(), Args: os.Args[1:]}
+	opt := train.Options{Context: ctx, Dir: dir, Open: f.open, Version: version(), Args: os.Args[1:]}
 	if f.json {
 		opt.JSON = os.Stdout
 	}

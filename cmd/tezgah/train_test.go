@@ -56,6 +56,20 @@ func baseRun(t *testing.T) (run, bin string) {
 	return run, bin
 }
 
+// onceStarted is a context that ends when a run has begun, so that the run
+// saves before its first step.
+type onceStarted struct {
+	context.Context
+	run string
+}
+
+func (c onceStarted) Err() error {
+	if isFile(filepath.Join(c.run, "config.json")) {
+		return context.Canceled
+	}
+	return nil
+}
+
 // TestFineTune walks from a base model to one that chats, with all weights and
 // with adapters, through an interruption.
 func TestFineTune(t *testing.T) {
@@ -69,7 +83,10 @@ func TestFineTune(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, errOut, code := invoke(t, ctx, args...)
+		if _, errOut, code := invoke(t, ctx, args...); code != exitInterrupted || isDir(out) {
+			t.Fatalf("interrupted while reading: exit code %d, left a folder: %v\n%s", code, isDir(out), errOut)
+		}
+		_, errOut, code := invoke(t, onceStarted{context.Background(), out}, args...)
 		if code != exitInterrupted || !strings.Contains(errOut, "<|im_start|>") || !strings.Contains(errOut, "conversations held out") {
 			t.Fatalf("exit code %d\n%s", code, errOut)
 		}
@@ -100,7 +117,60 @@ func TestFineTune(t *testing.T) {
 		if !runlog.HasTensorBoard(out) {
 			t.Error("no event files")
 		}
+		checkEvalChats(t, out, lines)
 	}
+}
+
+func isDir(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.IsDir()
+}
+
+// checkEvalChats: eval of a run on conversations gives the last validation loss
+// in its log.
+func checkEvalChats(t *testing.T, run string, log []string) {
+	t.Helper()
+	var last struct {
+		ValLoss float64 `json:"val_loss"`
+	}
+	for _, l := range log {
+		if strings.Contains(l, `"val_loss"`) {
+			if err := json.Unmarshal([]byte(l), &last); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got := evalJSON[chatsResult](t, run)
+	near(t, "held-out conversations", got.LossNats, last.ValLoss, 1e-5)
+	if got.Conversations < 1 || got.Rows < 1 || got.Context != 64 || got.BitsPerByte <= 0 {
+		t.Errorf("eval says %+v", got)
+	}
+	if out := must(t, "eval", run, "--device", "cpu"); !strings.Contains(out, "conversations held out") || !strings.Contains(out, "learned") {
+		t.Errorf("eval printed %q", out)
+	}
+	refused(t, exitUsage, []string{"--stride"}, "eval", run, "--stride", "8")
+}
+
+// TestSkipBad: --skip-bad trains on the lines that are whole, and says how many
+// are not.
+func TestSkipBad(t *testing.T) {
+	base, bin := baseRun(t)
+	chats := writeTestChats(t)
+	f, err := os.OpenFile(chats, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("{broken\n")
+	}
+	if err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "chat")
+	args := []string{"train", "--sft", chats, "--init", base, "--out", out, "--device", "cpu", "--batch", "2", "--context", "64", "--max-steps", "2"}
+	refused(t, exitFailed, []string{"chats.jsonl:41", "--skip-bad"}, args...)
+	if _, errOut, code := invoke(t, context.Background(), append(args, "--skip-bad")...); code != exitDone || !strings.Contains(errOut, "left out: 1") {
+		t.Errorf("exit code %d, %s", code, errOut)
+	}
+	must(t, "eval", out, "--device", "cpu")
+	refused(t, exitUsage, []string{"--sft"}, "train", "--data", bin, "--out", filepath.Join(t.TempDir(), "x"), "--skip-bad")
 }
 
 // TestTensorBoardFlag: --tensorboard=false leaves the event files out, also
