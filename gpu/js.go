@@ -74,9 +74,27 @@ func describe(a js.Value) AdapterInfo {
 	}
 	return AdapterInfo{
 		Name: name, Vendor: info.Get("vendor").String(), Kind: kind, Backend: "browser",
-		Driver: js.Global().Get("navigator").Get("userAgent").String(),
+		Driver: browserName(js.Global().Get("navigator").Get("userAgent").String()),
 		Limits: jsLimits(a.Get("limits")).cap(),
 	}
+}
+
+// browsers are the marks of browsers in a user agent, each before those that
+// it also bears.
+var browsers = []struct{ mark, name string }{
+	{"Edg/", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"HeadlessChrome/", "Chrome"}, {"Chrome/", "Chrome"}, {"Version/", "Safari"},
+}
+
+// browserName is a browser's name and main version; the user agent itself when
+// it has no known mark.
+func browserName(userAgent string) string {
+	for _, b := range browsers {
+		if _, after, ok := strings.Cut(userAgent, b.mark); ok {
+			version, _, _ := strings.Cut(after, ".")
+			return b.name + " " + version
+		}
+	}
+	return userAgent
 }
 
 func jsLimits(l js.Value) Limits {

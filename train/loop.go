@@ -252,7 +252,8 @@ func (t *Trainer) recover(cause error) error {
 	if err := t.reopenLog(); err != nil {
 		return err
 	}
-	t.notice(fmt.Sprintf("going on from step %d", t.state.Step))
+	// In full once more: the log was cut back to the checkpoint, and the first notice with it.
+	t.notice(fmt.Sprintf("the device failed after step %d (%v) and was opened again: going on from step %d", failed, cause, t.state.Step))
 	return nil
 }
 

@@ -7,4 +7,5 @@ const wasmBytes = 3 << 30
 
 func availableBytes() int64 { return wasmBytes }
 
-func processorName() string { return unnamedProcessor() }
+// processorName names what a page can know of the processor.
+func processorName() string { return "WebAssembly" }
