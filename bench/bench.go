@@ -35,6 +35,7 @@ type Report struct {
 	Go           string   `json:"go"`
 	Version      string   `json:"version"`
 	PeakGFLOPS   float64  `json:"peak_gflops"`
+	MatrixGFLOPS float64  `json:"matrix_gflops,omitempty"` // of a large product on matrix units
 	PeakGBPerSec float64  `json:"peak_gb_per_s"`
 	SubmitMicros float64  `json:"submit_us"`
 	Results      []Result `json:"results"`
@@ -71,7 +72,7 @@ func New(r *op.Runner, opt Options) (*Bencher, error) {
 	b := &Bencher{r: r, opt: opt, peak: peak}
 	b.out = Report{
 		Device: r.Backend().Device(), Go: runtime.Version(), Version: opt.Version,
-		PeakGFLOPS: peak.FLOPS / 1e9, PeakGBPerSec: peak.BytesPerSec / 1e9, SubmitMicros: float64(peak.SubmitOverhead) / 1e3,
+		PeakGFLOPS: peak.FLOPS / 1e9, MatrixGFLOPS: peak.MatrixFLOPS / 1e9, PeakGBPerSec: peak.BytesPerSec / 1e9, SubmitMicros: float64(peak.SubmitOverhead) / 1e3,
 	}
 	return b, nil
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"tezgah/model"
@@ -153,6 +154,47 @@ type StepProfile struct {
 	Clock bool          // by the device's own clock; else each call ran alone
 	Step  time.Duration // of an undisturbed step, its wait included: the shortest of some
 	Host  time.Duration // in which the host recorded it
+	Steps int           // that the profile is the sum of
+	round tensor.DType
+}
+
+// Row is one operation's part of a step.
+type Row struct {
+	Name     string
+	Calls    float64 // a step
+	Ms       float64
+	Share    float64 // of the time of all operations
+	GBPerSec float64 // of the bytes it must move
+	GFLOPS   float64
+	OfPeak   float64 // of whichever peak is nearer
+	ByMemory bool    // that is the bandwidth
+}
+
+// OpRows are the operations in descending time, held against the peaks, and their
+// time in all. Operations that run on matrix units are held against these.
+func (p StepProfile) OpRows(peak op.Peak) (rows []Row, totalMs float64) {
+	n := float64(p.Steps)
+	for _, r := range p.Rows() {
+		totalMs += r.Time.Seconds() * 1e3 / n
+	}
+	for _, r := range p.Rows() {
+		s := r.Time.Seconds()
+		row := Row{Name: r.Label, Calls: float64(r.Calls) / n, Ms: s * 1e3 / n}
+		if totalMs > 0 {
+			row.Share = row.Ms / totalMs
+		}
+		if r.Time > time.Duration(r.Calls)*time.Microsecond { // below that a rate would be noise
+			flops := peak.FLOPS
+			if p.round != tensor.F32 && peak.MatrixFLOPS > 0 && (strings.HasPrefix(r.Label, "matmul") || strings.HasPrefix(r.Label, "attention")) {
+				flops = peak.MatrixFLOPS
+			}
+			compute, memory := float64(r.FLOPs)/s/flops, float64(r.Bytes)/s/peak.BytesPerSec
+			row.GBPerSec, row.GFLOPS = float64(r.Bytes)/s/1e9, float64(r.FLOPs)/s/1e9
+			row.OfPeak, row.ByMemory = max(compute, memory), memory > compute
+		}
+		rows = append(rows, row)
+	}
+	return rows, totalMs
 }
 
 // Method says how the operations were timed.
@@ -174,7 +216,7 @@ func ProfileStep(r *op.Runner, cfg model.Config, opt StepOptions, steps int, ove
 	if err := s.run(); err != nil { // builds kernels and touches memory
 		return p, err
 	}
-	p.Profile = &op.Profile{Overhead: overhead}
+	p.Profile, p.Steps, p.round = &op.Profile{Overhead: overhead}, steps, opt.Round
 	if p.Step, p.Host, err = s.time(max(steps, 3)); err != nil {
 		return p, err
 	}

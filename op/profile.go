@@ -105,6 +105,7 @@ func sortedRows(all map[string]*ProfileRow) []ProfileRow {
 // everything else with.
 type Peak struct {
 	FLOPS          float64       // per second, a fused multiply-add counted as two
+	MatrixFLOPS    float64       // of a large product on matrix units, 16-bit inputs; 0 without them
 	BytesPerSec    float64       // read and written, of a large copy or triad
 	SubmitOverhead time.Duration // of an empty call with its wait
 }

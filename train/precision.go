@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 
 	"tezgah/op"
 	"tezgah/optim"
@@ -20,24 +21,50 @@ const (
 // Precisions lists them.
 func Precisions() []string { return []string{F32, Mixed, BF16, F16} }
 
+// Rounding is what products round their inputs to under a precision on a device:
+// F32 where they do not, or where the device cannot.
+func Rounding(precision string, b op.Backend) tensor.DType {
+	want := map[string]tensor.DType{BF16: tensor.BF16, F16: tensor.F16}[precision]
+	if r, ok := b.(op.Rounder); ok && slices.Contains(r.Rounding(), want) {
+		return want
+	}
+	return tensor.F32
+}
+
 // setPrecision makes the device compute as the configuration says, as far as it
 // can: what it lacks is said, and training goes on in float32.
 func (t *Trainer) setPrecision() error {
-	round := map[string]tensor.DType{BF16: tensor.BF16, F16: tensor.F16}[t.cfg.Precision]
-	t.rounds = false
-	switch r, ok := t.backend.(op.Rounder); {
-	case t.cfg.Precision == Mixed && !t.backend.Limits().F16:
+	round := Rounding(t.cfg.Precision, t.backend)
+	t.rounds = round != tensor.F32
+	r, ok := t.backend.(op.Rounder)
+	has := ok && len(r.Rounding()) > 0
+	switch p := t.cfg.Precision; {
+	case t.rounds:
+		return r.RoundProducts(round)
+	case p == Mixed && !t.backend.Limits().F16:
 		t.notice("this device has no 16-bit floats: training goes on in f32")
-	case round == tensor.F32:
-	case !ok || len(r.Rounding()) == 0:
-		t.notice(fmt.Sprintf("%s has no matrix units that can be reached: training goes on in f32", t.backend.Device()))
-	default:
-		if err := r.RoundProducts(round); err != nil {
-			return fmt.Errorf("--precision %s: %w", t.cfg.Precision, err)
-		}
-		t.rounds = true
+	case p == BF16 || p == F16:
+		t.notice(fmt.Sprintf("%s has no matrix units for %s that can be reached: training goes on in f32%s", t.backend.Device(), p, instead(r, has)))
+	case has:
+		t.notice("this GPU has matrix units: --precision " + precisionOf(r.Rounding()[0]) + " trains several times as fast")
 	}
 	return nil
+}
+
+// instead names what a device has in place of a type that it lacks.
+func instead(r op.Rounder, has bool) string {
+	if !has {
+		return ""
+	}
+	return "; it has them for --precision " + precisionOf(r.Rounding()[0])
+}
+
+// precisionOf is the precision whose products round to t.
+func precisionOf(t tensor.DType) string {
+	if t == tensor.BF16 {
+		return BF16
+	}
+	return F16
 }
 
 // scaleLoss attaches dynamic loss scaling where products round to float16. A

@@ -65,7 +65,7 @@ func (f *benchFlags) run() error {
 	}
 	if !f.json {
 		rep := b.Report()
-		fmt.Printf("%s\npeak %.0f GFLOP/s, %.1f GB/s, empty call %.1f µs\n\n", rep.Device, rep.PeakGFLOPS, rep.PeakGBPerSec, rep.SubmitMicros)
+		fmt.Printf("%s\npeak %.0f GFLOP/s%s, %.1f GB/s, empty call %.1f µs\n\n", rep.Device, rep.PeakGFLOPS, matrixPeak(rep.MatrixGFLOPS), rep.PeakGBPerSec, rep.SubmitMicros)
 		fmt.Printf("%-46s %10s %8s %12s %7s\n", "", "median ms", "spread", "", "of peak")
 	}
 	if err := f.measure(b, cfg, step); err != nil {
@@ -107,4 +107,12 @@ func printResult(r bench.Result) {
 		fmt.Printf("  %s tokens/s", count(r.TokPerSec))
 	}
 	fmt.Println()
+}
+
+// matrixPeak adds the peak of matrix units to a line, where there are any.
+func matrixPeak(gflops float64) string {
+	if gflops == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%.0f on matrix units)", gflops)
 }

@@ -73,7 +73,7 @@ func (f *profileFlags) run() error {
 	if err != nil {
 		return err
 	}
-	rows, total := profileRows(prof.Profile, peak, f.steps)
+	rows, total := profileRows(prof, peak)
 	_, peakBytes := r.Backend().MemoryBytes()
 	if f.json {
 		return printJSON(map[string]any{
@@ -82,7 +82,7 @@ func (f *profileFlags) run() error {
 			"tokens_per_second": float64(f.batch*f.context) / prof.Step.Seconds(), "memory_bytes": peakBytes, "kernels": rows, "dispatches": dispatchRows(prof.Profile, f.steps),
 		})
 	}
-	fmt.Printf("%s\npeak %.0f GFLOP/s, %.1f GB/s; memory %s\n%s (%.1f µs)\n\n", r.Backend().Device(), peak.FLOPS/1e9, peak.BytesPerSec/1e9,
+	fmt.Printf("%s\npeak %.0f GFLOP/s%s, %.1f GB/s; memory %s\n%s (%.1f µs)\n\n", r.Backend().Device(), peak.FLOPS/1e9, matrixPeak(peak.MatrixFLOPS/1e9), peak.BytesPerSec/1e9,
 		formatBytes(peakBytes), prof.Method(), float64(peak.SubmitOverhead)/1e3)
 	fmt.Printf("%-24s %7s %10s %7s %10s %10s %8s\n", "kernel", "calls", "ms", "share", "GB/s", "GFLOP/s", "of peak")
 	for _, p := range rows {
@@ -116,21 +116,10 @@ func dispatchRows(prof *op.Profile, steps int) (rows []dispatchRow) {
 	return rows
 }
 
-func profileRows(prof *op.Profile, peak op.Peak, steps int) (rows []profileRow, totalMs float64) {
-	n := float64(steps)
-	var total time.Duration
-	for _, r := range prof.Rows() {
-		total += r.Time
+func profileRows(prof bench.StepProfile, peak op.Peak) (rows []profileRow, totalMs float64) {
+	list, totalMs := prof.OpRows(peak)
+	for _, r := range list {
+		rows = append(rows, profileRow{r.Name, r.Calls, r.Ms, r.Share, r.GBPerSec, r.GFLOPS, r.OfPeak, r.ByMemory})
 	}
-	for _, r := range prof.Rows() {
-		s := r.Time.Seconds()
-		row := profileRow{Kernel: r.Label, Calls: float64(r.Calls) / n, Ms: s * 1e3 / n, Share: float64(r.Time) / float64(total)}
-		if r.Time > time.Duration(r.Calls)*time.Microsecond { // below that a rate would be noise
-			compute, memory := float64(r.FLOPs)/s/peak.FLOPS, float64(r.Bytes)/s/peak.BytesPerSec
-			row.GBPerSec, row.GFLOPS = float64(r.Bytes)/s/1e9, float64(r.FLOPs)/s/1e9
-			row.ShareOfPeak, row.BoundByMemory = max(compute, memory), memory > compute
-		}
-		rows = append(rows, row)
-	}
-	return rows, total.Seconds() * 1e3 / n
+	return rows, totalMs
 }

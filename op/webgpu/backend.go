@@ -48,8 +48,11 @@ type Backend struct {
 
 	matrix matrixUnits
 
-	forward  *attentionShape // fixed by benchmarks, else nil
-	backward *backwardShape
+	forward   *attentionShape // fixed by benchmarks and tests, else nil
+	backward  *backwardShape
+	norm      *normShape
+	loss      *lossShape
+	ropeHeads int // 0: chosen; -1: the kernel of any D
 
 	overhead time.Duration // of a submit and its wait, once measured
 

@@ -67,14 +67,34 @@ func (b *Backend) Sum(a op.Sum) error {
 
 // RoPE turns pairs (i, i + D/2) of every head in place.
 func (b *Backend) RoPE(a op.RoPE) error {
-	c := b.begin(b.plain(a.Label()))
-	c.out(a.X)
-	c.in(a.Table)
 	d := a.X.Dims
 	pairs := a.X.Len() / 2
+	k, threads := b.plain(a.Label()), pairs
+	heads := chooseRoPE(d[2])
+	if b.ropeHeads != 0 {
+		heads = b.ropeHeads
+	}
+	if d[3]%8 == 0 && heads > 0 {
+		v := variant{name: "rope_vec", c: [10]int32{bit(a.Inverse), int32(d[3] / 8), int32(d[2]), int32(heads)}}
+		k, threads = b.kernel(v, func() []define {
+			return []define{flag("INVERSE", a.Inverse), u("HALF4", d[3]/8), u("H", d[2]), u("HEADS", heads)}
+		}), pairs/4/heads
+	}
+	c := b.begin(k)
+	c.out(a.X)
+	c.in(a.Table)
 	c.words(uint32(pairs), uint32(d[1]), uint32(d[2]), uint32(d[3]/2))
 	c.number(slotRoPE, uint32(a.Pos0))
-	return c.threads(pairs)
+	return c.threads(threads)
+}
+
+// chooseRoPE is how many of h heads a thread turns: several loads are on their
+// way then, and the angles are read once for them.
+func chooseRoPE(h int) int {
+	if h%2 == 0 {
+		return 2
+	}
+	return 1
 }
 
 // GLU is Out = act(Gate)·Up; Out may be Up's memory.
@@ -85,14 +105,14 @@ func (b *Backend) GLU(a op.GLU) error {
 		c.in(a.Gate)
 		c.out(a.Up)
 		c.words(uint32(n))
-		return c.threads(n)
+		return c.groups(ceil(n, 1024))
 	}
 	c := b.begin(b.plain(a.Label()))
 	c.in(a.Gate)
 	c.in(a.Up)
 	c.out(a.Out)
 	c.words(uint32(n))
-	return c.threads(n)
+	return c.groups(ceil(n, 1024))
 }
 
 // GLUBackward gives DGate and DUp; either may be DOut's memory.

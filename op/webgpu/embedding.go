@@ -17,13 +17,32 @@ func (b *Backend) Embedding(a op.Embedding) error {
 	return c.threads(n)
 }
 
-// EmbeddingBackward is DW[Tokens[n]] += DOut[n], in order of n.
+// How embedding_backward cuts its work; see the kernel. Every slice of the
+// vocabulary reads all ids, so there are no more slices than fill a large GPU.
+const (
+	embeddingLanes     = 32
+	embeddingSlices    = 128
+	embeddingSliceRows = 32 // rows that make a slice worth a workgroup
+)
+
+// EmbeddingBackward is DW[Tokens[n]] += DOut[n], in an order that follows from
+// the tokens.
 func (b *Backend) EmbeddingBackward(a op.EmbeddingBackward) error {
-	c := b.begin(b.plain("embedding_backward"))
+	n, items := a.DOut.Dims[0], a.DW.Cols()
+	vec := items%4 == 0
+	if vec {
+		items /= 4
+	}
+	v := variant{name: "embedding_backward"}
+	v.c[0] = bit(vec)
+	c := b.begin(b.kernel(v, func() []define { return []define{flag("VEC", vec), u("LANES", embeddingLanes)} }))
 	c.in(a.Tokens)
 	c.in(a.DOut)
 	c.out(a.DW)
-	n, cols := a.DOut.Dims[0], a.DW.Cols()
-	c.words(uint32(n), uint32(cols), uint32(a.DW.Dims[0]))
-	return c.groups(n * ((cols + 255) / 256))
+	slices := 1
+	for slices < embeddingSlices && 2*slices*embeddingSliceRows <= n {
+		slices *= 2
+	}
+	c.words(uint32(n), uint32(items), uint32(a.DW.Dims[0]), uint32(slices))
+	return c.groups(ceil(items, embeddingLanes) * slices)
 }

@@ -230,13 +230,16 @@ func (b *Backend) matrixFinish(a op.MatMul, splits, stride, part int) error {
 	return c.threads(m * n)
 }
 
+// matrixProductName begins the kernel's name in profiles; the tile follows.
+const matrixProductName = "matrix_product_"
+
 // matrixKernel finds the kernel of a tile. Its residual is declared read_write,
 // because it may lie in C's buffer.
 func (b *Backend) matrixKernel(t matrix.Tile, input tensor.DType) *kernel {
 	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN), bit(input == tensor.BF16)}}
 	k := b.kernel(v, nil)
 	if k.module == nil {
-		k.label = "matrix_product_" + t.String()
+		k.label = matrixProductName + t.String()
 		f := b.matrix.fragments[input]
 		code, _ := matrix.Module("matmul", matrixInput(input)) // embedded; a test reads them all
 		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: f.Threads, Constants: t.Constants(f), Slots: []gpu.Slot{

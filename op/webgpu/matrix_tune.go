@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"tezgah/op"
@@ -129,6 +130,47 @@ func (b *Backend) timeKernels(calls func() error) (time.Duration, error) {
 		sum += t.Time
 	}
 	return sum, errors.Join(err, stopErr)
+}
+
+// matrixPeak is FLOPs per second of a large square product on the matrix units,
+// without the conversion of its operands; 0 without units or without a clock.
+func (b *Backend) matrixPeak() (float64, error) {
+	types := b.Rounding()
+	if len(types) == 0 {
+		return 0, nil
+	}
+	n := 4096
+	if b.tuner.budget < 1e10 {
+		n = 128
+	}
+	p, err := b.newTrial(matmulForm{}, n, n, n)
+	defer p.free(b)
+	if err != nil {
+		return 0, err
+	}
+	before := b.matrix.rounding
+	defer func() { b.matrix.rounding = before }()
+	b.matrix.rounding = types[0]
+	product := op.MatMul{A: p.a, B: p.b, C: p.c}
+	if err := b.MatMul(product); err != nil { // chooses a tile
+		return 0, err
+	}
+	if clock, err := b.StartTiming(); err != nil || !clock {
+		return 0, err
+	}
+	for range 12 {
+		if err = b.MatMul(product); err != nil {
+			break
+		}
+	}
+	times, stopErr := b.StopTiming()
+	shortest := time.Duration(math.MaxInt64)
+	for _, t := range times {
+		if strings.HasPrefix(t.Kernel, matrixProductName) {
+			shortest = min(shortest, t.Time)
+		}
+	}
+	return 2 * float64(n) * float64(n) * float64(n) / seconds(shortest), errors.Join(err, stopErr)
 }
 
 // matrixSplits is in how many parts along K products of m rows and n columns in

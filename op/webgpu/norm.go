@@ -2,43 +2,95 @@ package webgpu
 
 import "tezgah/op"
 
+// normShape is how rmsnorm_forward_vec and rmsnorm_backward_vec share out rows:
+// LANES threads a row, rows at a time in a workgroup, and for the backward norm
+// how many workgroups there are at most. It follows from C alone, because it
+// decides the order of the sums.
+type normShape struct {
+	lanes, rows, groups int
+}
+
+func (s normShape) quads(c int) int { return ceil(c/4, s.lanes) }
+
+// fits reports whether rows of c channels can be done: whole vec4s, few enough
+// for registers.
+func (s normShape) fits(c int) bool { return c%4 == 0 && s.quads(c) <= normQuads }
+
+const (
+	normQuads = 8 // vec4s of a thread
+	// normGroups is how many workgroups share the rows of a backward norm: enough
+	// to fill a large GPU, few enough that their partial sums are small.
+	normGroups = 512
+	// longNormGroups is the same for the kernel of any C, which takes one row at a
+	// time.
+	longNormGroups = 2048
+)
+
+// chooseNorm gives a thread at most quads vec4s of a row where 64 threads can do
+// it, so that a row needs few threads to be summed.
+func chooseNorm(c, quads int) normShape {
+	for _, lanes := range []int{8, 16, 32, 64} {
+		if ceil(c/4, lanes) <= quads {
+			return normShape{lanes, 128 / lanes, normGroups}
+		}
+	}
+	return normShape{256, 1, normGroups}
+}
+
+// variant is the kernel of a shape for C channels; flags are its further
+// constants.
+func (s normShape) variant(b *Backend, name string, c int, flags ...define) *kernel {
+	v := variant{name: name}
+	full := c == 4*s.lanes*s.quads(c)
+	v.c = [10]int32{int32(s.lanes), int32(s.rows), int32(s.quads(c)), bit(full)}
+	for i, f := range flags {
+		v.c[4+i] = bit(f.Value == "true")
+	}
+	return b.kernel(v, func() []define {
+		return append([]define{u("LANES", s.lanes), u("THREADS", s.lanes*s.rows), u("QUADS", s.quads(c)), flag("FULL", full)}, flags...)
+	})
+}
+
 // RMSNorm is Y = X·rms_inv·W.
 func (b *Backend) RMSNorm(a op.RMSNorm) error {
-	name := "rmsnorm_forward"
-	if isHalf(a.W) {
-		name = "rmsnorm_forward_w16"
+	n, cols, half := a.X.Dims[0], a.X.Dims[1], isHalf(a.W)
+	shape := chooseNorm(cols, 6)
+	if b.norm != nil {
+		shape = *b.norm
 	}
-	c := b.begin(b.plain(name))
+	groups := ceil(n, shape.rows)
+	var k *kernel
+	switch {
+	case shape.fits(cols):
+		k = shape.variant(b, "rmsnorm_forward_vec", cols, flag("W16", half))
+	case half:
+		k, groups = b.plain("rmsnorm_forward_w16"), n
+	default:
+		k, groups = b.plain("rmsnorm_forward"), n
+	}
+	c := b.begin(k)
 	c.in(a.X)
 	c.in(a.W)
 	c.out(a.Y)
 	c.out(a.RMSInv)
-	n := a.X.Dims[0]
-	c.words(uint32(n), uint32(a.X.Dims[1]))
+	c.words(uint32(n), uint32(cols))
 	c.words(floatBits(a.Eps))
-	return c.groups(n)
+	return c.groups(groups)
 }
-
-// normGroups is how many workgroups share the rows of a backward norm: enough to
-// fill a large GPU, few enough that their partial sums are small.
-const normGroups = 2048
 
 // RMSNormBackward gives DX (added to with AddDX) and, where it is present, adds
 // to DW: in one pass for few rows, else through partial sums.
 func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 	n, cols := a.X.Dims[0], a.X.Dims[1]
-	groups := min(normGroups, (n+3)/4)
-	sumDW := a.DW.Ok()
-	v := variant{name: "rmsnorm_backward"}
-	v.c[0] = bit(a.AddDX) | bit(sumDW)<<1
-	c := b.begin(b.kernel(v, func() []define { return []define{flag("ADD_DX", a.AddDX), flag("SUM_DW", sumDW)} }))
+	k, groups := b.normBackward(n, cols, a.AddDX, a.DW.Ok())
+	c := b.begin(k)
 	c.in(a.X)
 	c.in(a.W)
 	c.in(a.DY)
 	c.in(a.RMSInv)
 	c.out(a.DX)
 	switch {
-	case !sumDW:
+	case !a.DW.Ok():
 		c.scratch(scratchPartials, 256, true) // which the kernel leaves alone
 	case groups == 1:
 		c.out(a.DW)
@@ -46,7 +98,7 @@ func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 		c.scratch(scratchPartials, uint64(4*groups*cols), true)
 	}
 	c.words(uint32(n), uint32(cols))
-	if err := c.groups(groups); err != nil || groups == 1 || !sumDW {
+	if err := c.groups(groups); err != nil || groups == 1 || !a.DW.Ok() {
 		return err
 	}
 	c = b.begin(b.plain("rmsnorm_backward_dw"))
@@ -54,4 +106,20 @@ func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 	c.out(a.DW)
 	c.words(uint32(groups), uint32(cols))
 	return c.groups((cols + 7) / 8)
+}
+
+// normBackward is the kernel for n rows of cols channels, and how many
+// workgroups of it.
+func (b *Backend) normBackward(n, cols int, add, sumDW bool) (k *kernel, groups int) {
+	shape := chooseNorm(cols, 3)
+	if b.norm != nil {
+		shape = *b.norm
+	}
+	flags := []define{flag("ADD_DX", add), flag("SUM_DW", sumDW)}
+	if shape.fits(cols) {
+		return shape.variant(b, "rmsnorm_backward_vec", cols, flags...), min(shape.groups, ceil(n, shape.rows))
+	}
+	v := variant{name: "rmsnorm_backward"}
+	v.c[0] = bit(add) | bit(sumDW)<<1
+	return b.kernel(v, func() []define { return flags }), min(longNormGroups, ceil(n, 4))
 }

@@ -23,7 +23,11 @@ func (b *Backend) MeasurePeak() (op.Peak, error) {
 		return op.Peak{}, err
 	}
 	flops, err := b.fmaPeak(overhead)
-	return op.Peak{FLOPS: flops, BytesPerSec: bandwidth, SubmitOverhead: overhead}, err
+	if err != nil {
+		return op.Peak{}, err
+	}
+	units, err := b.matrixPeak()
+	return op.Peak{FLOPS: flops, MatrixFLOPS: units, BytesPerSec: bandwidth, SubmitOverhead: overhead}, err
 }
 
 // warmTime is how long work runs before it is timed: GPUs lower their clocks

@@ -121,35 +121,24 @@ func (s *Service) profileRun(ctx context.Context, j *job, cfg train.Config, devi
 	}
 	s.yield(ctx)
 	j.change(true, func(v *Job) { v.Stage = "steps" })
-	opt := bench.StepOptions{Batch: cfg.Batch, Context: cfg.Context, Mixed: cfg.Precision == "mixed", Moments8: cfg.Moments8}
+	opt := bench.StepOptions{Batch: cfg.Batch, Context: cfg.Context, Mixed: cfg.Precision == train.Mixed, Round: train.Rounding(cfg.Precision, b), Moments8: cfg.Moments8}
 	prof, err := bench.ProfileStep(op.NewRunner(b), cfg.Model, opt, profileSteps, peak.SubmitOverhead)
 	if err != nil {
 		return nil, err
 	}
-	rows, ms := profileRows(prof.Profile, peak, profileSteps)
+	rows, ms := profileRows(prof, peak)
 	return map[string]any{
 		"method": prof.Method(), "step_ms": prof.Step.Seconds() * 1e3, "kernels_ms": ms, "rows": rows, "device": b.Device(),
 		"peak_tflops": peak.FLOPS / 1e12, "peak_gb_per_s": peak.BytesPerSec / 1e9,
 	}, nil
 }
 
-func profileRows(prof interface{ Rows() []op.ProfileRow }, peak op.Peak, steps int) (rows []profileRow, totalMs float64) {
+func profileRows(prof bench.StepProfile, peak op.Peak) (rows []profileRow, totalMs float64) {
+	list, totalMs := prof.OpRows(peak)
 	rows = []profileRow{}
-	for _, r := range prof.Rows() {
-		totalMs += r.Time.Seconds() * 1e3 / float64(steps)
-	}
-	for _, r := range prof.Rows() {
-		sec := r.Time.Seconds()
-		row := profileRow{Name: r.Label, Calls: float64(r.Calls) / float64(steps), Ms: sec * 1e3 / float64(steps)}
-		if totalMs > 0 {
-			row.Share = row.Ms / totalMs
-		}
-		if sec > float64(r.Calls)*1e-6 { // below a microsecond a call a rate would be noise
-			compute, memory := float64(r.FLOPs)/sec/peak.FLOPS, float64(r.Bytes)/sec/peak.BytesPerSec
-			row.GBPerSec, row.TFLOPS = float64(r.Bytes)/sec/1e9, float64(r.FLOPs)/sec/1e12
-			row.OfPeak, row.BoundByMemory = max(compute, memory), memory > compute
-		}
-		rows = append(rows, row)
+	for _, r := range list {
+		rows = append(rows, profileRow{Name: r.Name, Calls: r.Calls, Ms: r.Ms, Share: r.Share, GBPerSec: r.GBPerSec, TFLOPS: r.GFLOPS / 1e3,
+			OfPeak: r.OfPeak, BoundByMemory: r.ByMemory})
 	}
 	return rows, totalMs
 }

@@ -7,6 +7,34 @@ struct NormParams {
   eps: f32,
 }
 
+// The forms named _vec are for rows of whole vec4s that fit into the registers of
+// their threads. The launcher sets the shape:
+const LANES: u32 = 32u;      // threads of a row, a power of two up to 64, or WG
+const THREADS: u32 = 128u;   // threads of a workgroup: LANES times the rows it does at once
+const QUADS: u32 = 6u;       // vec4s of a thread: at least C/(4·LANES)
+const FULL: bool = false;    // C is 4·LANES·QUADS: there are no bounds to check
+
+var<workgroup> row_parts: array<f32, 2u * THREADS>;
+
+// row_sum adds up x over the LANES threads of a row, in one order on all devices.
+// All threads of the workgroup call it; turns in a row alternate between two
+// halves of row_parts, so one barrier is enough.
+fn row_sum(x: f32, lid: u32, turn: u32) -> f32 {
+  if (LANES == WG) {
+    return wg_reduce_sum(x, lid);
+  }
+  let half = (turn & 1u) * THREADS;
+  row_parts[half + lid] = x;
+  workgroupBarrier();
+  let first = half + lid / LANES * LANES;
+  var sum = vec4<f32>();
+  for (var i = 0u; i < LANES; i += 4u) {
+    let at = first + i;
+    sum += vec4<f32>(row_parts[at], row_parts[at + 1u], row_parts[at + 2u], row_parts[at + 3u]);
+  }
+  return (sum.x + sum.y) + (sum.z + sum.w);
+}
+
 // --- KERNEL: rmsnorm_forward ---
 // y = x·rms_inv·w with rms_inv = (mean x² + eps)^−½ of each row.
 // x (N, C), w (C), y (N, C), rms_out (N): rms_inv, kept for the backward pass.
@@ -102,6 +130,55 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     }
   }
   if (lid == 0u) {
+    rms_out[row] = rms_inv;
+  }
+}
+
+// --- KERNEL: rmsnorm_forward_vec ---
+// As rmsnorm_forward, and with W16 as rmsnorm_forward_w16, for rows in registers.
+// 1-D dispatch over ceil(N·LANES/THREADS); a thread takes every LANES-th vec4.
+const W16: bool = false;
+// #if W16
+alias WT = f16;
+// #else
+alias WT = f32;
+// #endif
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> w: array<vec4<WT>>;
+@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> rms_out: array<f32>;
+@group(0) @binding(4) var<uniform> dims: NormDims;
+@group(0) @binding(5) var<uniform> params: NormParams;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let row = flat_wg(wid, nwg) * (THREADS / LANES) + lid / LANES;
+  let lane = lid % LANES;
+  let c4 = dims.c / 4u;
+  let on = row < dims.n;
+  let base = select(0u, row, on) * c4 + lane;
+  var mine = array<vec4<f32>, QUADS>();
+  for (var k = 0u; k < QUADS; k++) { // unroll
+    if (FULL || lane + k * LANES < c4) {
+      mine[k] = x[base + k * LANES];
+    }
+  }
+  var squares = vec4<f32>();
+  for (var k = 0u; k < QUADS; k++) { // unroll
+    squares += mine[k] * mine[k];
+  }
+  let mean = row_sum((squares.x + squares.y) + (squares.z + squares.w), lid, 0u) / f32(dims.c);
+  let rms_inv = 1.0 / sqrt(mean + params.eps);
+  if (!on) {
+    return;
+  }
+  for (var k = 0u; k < QUADS; k++) { // unroll
+    if (FULL || lane + k * LANES < c4) {
+      y[base + k * LANES] = mine[k] * rms_inv * vec4<f32>(w[lane + k * LANES]);
+    }
+  }
+  if (lane == 0u) {
     rms_out[row] = rms_inv;
   }
 }
@@ -209,10 +286,95 @@ fn short_rows(group: u32, groups: u32, lid: u32) {
   put_dw(group, groups, c.w, sum.w);
 }
 
+// --- KERNEL: rmsnorm_backward_vec ---
+// As rmsnorm_backward for rows in registers. Any number of workgroups along x; a
+// workgroup does THREADS/LANES rows at once, and a thread every LANES-th vec4.
+const ADD_DX: bool = false;
+const SUM_DW: bool = true;
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> w: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> dy: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> rms: array<f32>;
+@group(0) @binding(4) var<storage, read_write> dx: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> dw: array<vec4<f32>>;
+@group(0) @binding(6) var<uniform> dims: NormDims;
+
+var<workgroup> row_sums: array<vec4<f32>, THREADS>;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let rows = THREADS / LANES;
+  let lane = lid % LANES;
+  let c4 = dims.c / 4u;
+  var gain = array<vec4<f32>, QUADS>();
+  var sums = array<vec4<f32>, QUADS>();   // of x·rms_inv·dy
+  for (var k = 0u; k < QUADS; k++) { // unroll
+    if (FULL || lane + k * LANES < c4) {
+      gain[k] = w[lane + k * LANES];
+    }
+  }
+  var turn = 0u;
+  for (var first = wid.x * rows; first < dims.n; first += nwg.x * rows) {
+    let row = first + lid / LANES;
+    let on = row < dims.n;
+    let at = select(0u, row, on);
+    let base = at * c4 + lane;
+    var xr = array<vec4<f32>, QUADS>();
+    var g = array<vec4<f32>, QUADS>();     // dy
+    var old = array<vec4<f32>, QUADS>();   // dx, which is on its way together with the others
+    for (var k = 0u; k < QUADS; k++) { // unroll
+      if (FULL || lane + k * LANES < c4) {
+        xr[k] = x[base + k * LANES];
+        g[k] = dy[base + k * LANES];
+        if (ADD_DX) {
+          old[k] = dx[base + k * LANES];
+        }
+      }
+    }
+    let r = select(0.0, rms[at], on);   // 0 keeps the surplus rows out of the sums
+    var dots = vec4<f32>();
+    for (var k = 0u; k < QUADS; k++) { // unroll
+      xr[k] *= r;
+      sums[k] += xr[k] * g[k];
+      g[k] *= gain[k];
+      dots += xr[k] * g[k];
+    }
+    let mean = row_sum((dots.x + dots.y) + (dots.z + dots.w), lid, turn) / f32(dims.c);
+    turn += 1u;
+    if (on) {
+      for (var k = 0u; k < QUADS; k++) { // unroll
+        if (FULL || lane + k * LANES < c4) {
+          dx[base + k * LANES] = old[k] + r * (g[k] - xr[k] * mean);
+        }
+      }
+    }
+  }
+  if (!SUM_DW) {
+    return;
+  }
+  for (var k = 0u; k < QUADS; k++) { // unroll
+    row_sums[lid] = sums[k];
+    workgroupBarrier();
+    if (lid < LANES && (FULL || lid + k * LANES < c4)) {
+      var sum = row_sums[lid];
+      for (var i = 1u; i < rows; i++) {
+        sum += row_sums[lid + i * LANES];
+      }
+      if (nwg.x == 1u) {
+        sum += dw[lid + k * LANES];
+      }
+      dw[wid.x * c4 + lid + k * LANES] = sum;
+    }
+    workgroupBarrier();
+  }
+}
+
 // --- KERNEL: rmsnorm_backward_dw ---
 // The second pass: dw[c] += Σ_p partials[p, c]. partials (P, C), dw (C).
 // A workgroup takes 8 channels; each of its 32 rows of threads sums every 32nd
-// partial, and the first adds up the 32 sums. 1-D dispatch over ceil(C/8).
+// partial, eight loads on their way at a time, and the first adds up the 32 sums.
+// 1-D dispatch over ceil(C/8).
 @group(0) @binding(0) var<storage, read> partials: array<f32>;
 @group(0) @binding(1) var<storage, read_write> dw: array<f32>;
 @group(0) @binding(2) var<uniform> dims: NormDims;   // n: partials P
@@ -224,8 +386,14 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
   let c = wid.x * 8u + (lid & 7u);
   var sum = 0.0;
   if (c < dims.c) {
-    for (var p = lid >> 3u; p < dims.n; p += 32u) {
-      sum += partials[p * dims.c + c];
+    for (var p = lid >> 3u; p < dims.n; p += 256u) {
+      var part = array<f32, 8>();
+      for (var k = 0u; k < 8u; k++) { // unroll
+        if (p + 32u * k < dims.n) {
+          part[k] = partials[(p + 32u * k) * dims.c + c];
+        }
+      }
+      sum += ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
     }
   }
   sums[lid] = sum;

@@ -63,3 +63,44 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   x[at] = a * c + b * s;
   x[at + dims.half] = b * c - a * s;
 }
+
+// --- KERNEL: rope_vec ---
+// As rope_forward, or with INVERSE as rope_backward, for D a multiple of 8: a
+// thread turns four pairs of each of HEADS heads by the same four angles. 1-D
+// dispatch over B·T·(H/HEADS)·HALF4 threads.
+const INVERSE: bool = false;
+const HALF4: u32 = 8u;   // D/8
+const H: u32 = 12u;      // heads
+const HEADS: u32 = 1u;   // heads of a thread, a divisor of H
+@group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> cos_sin: array<vec4<f32>>;
+@group(0) @binding(2) var<uniform> dims: RopeDims;
+@group(0) @binding(3) var<uniform> position: RopePosition;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let p = flat_id(gid, nwg);
+  if (p >= dims.pairs / (4u * HEADS)) {
+    return;
+  }
+  let i = p % HALF4;
+  let heads = p / HALF4;                       // (b·T + t)·(H/HEADS) + h/HEADS
+  let t = heads / (H / HEADS) % dims.t;
+  let at = heads * HEADS * 2u * HALF4 + i;
+  let row = (position.pos0 + t) * 2u * HALF4 + i;
+  var a = array<vec4<f32>, HEADS>();
+  var b = array<vec4<f32>, HEADS>();
+  for (var k = 0u; k < HEADS; k++) { // unroll
+    a[k] = x[at + k * 2u * HALF4];
+    b[k] = x[at + k * 2u * HALF4 + HALF4];
+  }
+  let c = cos_sin[row];
+  var s = cos_sin[row + HALF4];
+  if (INVERSE) {
+    s = -s;
+  }
+  for (var k = 0u; k < HEADS; k++) { // unroll
+    x[at + k * 2u * HALF4] = a[k] * c - b[k] * s;
+    x[at + k * 2u * HALF4 + HALF4] = b[k] * c + a[k] * s;
+  }
+}

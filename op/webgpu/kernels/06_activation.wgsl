@@ -16,18 +16,35 @@ fn gelu_tanh(x: f32) -> f32 {
   return x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x));
 }
 
+// first_of_four is the first of a thread's four elements.
+fn first_of_four(wid: vec3<u32>, nwg: vec3<u32>, lid: u32) -> u32 {
+  return flat_wg(wid, nwg) * 4u * WG + lid;
+}
+
 // --- KERNEL: swiglu_forward ---
-// gate, up, out (n), one element per thread, 1-D dispatch.
+// gate, up, out (n), four elements per thread, WG apart, so that several loads are
+// on their way. 1-D dispatch over ceil(n/4).
 @group(0) @binding(0) var<storage, read> gate: array<f32>;
 @group(0) @binding(1) var<storage, read> up: array<f32>;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;
 @group(0) @binding(3) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i < n) {
-    out[i] = silu(gate[i]) * up[i];
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let at = first_of_four(wid, nwg, lid);
+  var a = vec4<f32>();
+  var b = vec4<f32>();
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      a[k] = gate[at + k * WG];
+      b[k] = up[at + k * WG];
+    }
+  }
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      out[at + k * WG] = silu(a[k]) * b[k];
+    }
   }
 }
 
@@ -38,25 +55,48 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 @group(0) @binding(2) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i < n) {
-    up[i] *= silu(gate[i]);
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let at = first_of_four(wid, nwg, lid);
+  var a = vec4<f32>();
+  var b = vec4<f32>();
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      a[k] = gate[at + k * WG];
+      b[k] = up[at + k * WG];
+    }
+  }
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      up[at + k * WG] = silu(a[k]) * b[k];
+    }
   }
 }
 
 // --- KERNEL: geglu_forward ---
-// gate, up, out (n), one element per thread, 1-D dispatch.
+// gate, up, out (n), four elements per thread, WG apart, so that several loads are
+// on their way. 1-D dispatch over ceil(n/4).
 @group(0) @binding(0) var<storage, read> gate: array<f32>;
 @group(0) @binding(1) var<storage, read> up: array<f32>;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;
 @group(0) @binding(3) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i < n) {
-    out[i] = gelu_tanh(gate[i]) * up[i];
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let at = first_of_four(wid, nwg, lid);
+  var a = vec4<f32>();
+  var b = vec4<f32>();
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      a[k] = gate[at + k * WG];
+      b[k] = up[at + k * WG];
+    }
+  }
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      out[at + k * WG] = gelu_tanh(a[k]) * b[k];
+    }
   }
 }
 
@@ -67,9 +107,20 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 @group(0) @binding(2) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i < n) {
-    up[i] *= gelu_tanh(gate[i]);
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let at = first_of_four(wid, nwg, lid);
+  var a = vec4<f32>();
+  var b = vec4<f32>();
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      a[k] = gate[at + k * WG];
+      b[k] = up[at + k * WG];
+    }
+  }
+  for (var k = 0u; k < 4u; k++) { // unroll
+    if (at + k * WG < n) {
+      up[at + k * WG] = gelu_tanh(a[k]) * b[k];
+    }
   }
 }

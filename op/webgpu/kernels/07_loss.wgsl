@@ -1,14 +1,5 @@
 // 07_loss: cross-entropy with label smoothing and z-loss.
 
-// --- KERNEL: cross_entropy ---
-// With α smoothing, β z-loss, t the target of a row, p = exp(l − lse):
-//   loss = lse − (1−α)·l_t − α·mean(l) + β·lse²
-//   dl   = [p − (1−α)·onehot − α/V + 2β·lse·p]·grad_scale, in l's place
-// logits (R, V), targets (R), loss (R). A row whose target is ignore has loss and
-// gradient 0; one whose target is outside of [0, V) has loss NaN. The caller cuts
-// the rows of a step into chunks, so V = 64k with thousands of rows fits.
-// One workgroup of WG threads per row, 1-D dispatch over R; a thread takes every
-// WG-th logit, four at a time. The first pass keeps a running maximum and sum.
 struct LossDims {
   rows: u32,
   v: u32,
@@ -20,6 +11,16 @@ struct LossDims {
 struct LossScale {
   grad_scale: f32,
 }
+
+// --- KERNEL: cross_entropy ---
+// With α smoothing, β z-loss, t the target of a row, p = exp(l − lse):
+//   loss = lse − (1−α)·l_t − α·mean(l) + β·lse²
+//   dl   = [p − (1−α)·onehot − α/V + 2β·lse·p]·grad_scale, in l's place
+// logits (R, V), targets (R), loss (R). A row whose target is ignore has loss and
+// gradient 0; one whose target is outside of [0, V) has loss NaN. The caller cuts
+// the rows of a step into chunks, so V = 64k with thousands of rows fits.
+// One workgroup of WG threads per row, 1-D dispatch over R; a thread takes every
+// WG-th logit, four at a time. The first pass keeps a running maximum and sum.
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> targets: array<i32>;
 @group(0) @binding(2) var<storage, read_write> loss: array<f32>;
@@ -114,5 +115,143 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     }
     logits[base + i] = d * scale.grad_scale;
     i += WG;
+  }
+}
+
+// --- KERNEL: cross_entropy_vec ---
+// As cross_entropy for V a multiple of 4. A workgroup does row after row, so that
+// there are only as many rows at work as the launcher starts workgroups: what the
+// first pass read is then still near when the second pass asks for it. A thread
+// takes every WG-th vec4; it keeps the first KEEP of them in registers, and the
+// second pass goes backwards through the others, the latest first.
+// Any number of workgroups along x; workgroup i takes rows i, i + workgroups, …
+const KEEP: u32 = 4u;
+const BATCH: u32 = 4u;   // vec4s of a thread on their way at a time
+@group(0) @binding(0) var<storage, read_write> logits: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> targets: array<i32>;
+@group(0) @binding(2) var<storage, read_write> loss: array<f32>;
+@group(0) @binding(3) var<uniform> dims: LossDims;
+@group(0) @binding(4) var<uniform> scale: LossScale;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  for (var row = wid.x; row < dims.rows; row += nwg.x) {
+    if (targets[row] == dims.ignore) {
+      ignored(row, lid);
+    } else {
+      counted(row, lid);
+    }
+  }
+}
+
+fn ignored(row: u32, lid: u32) {
+  if (lid == 0u) {
+    loss[row] = 0.0;
+  }
+  if (dims.grad != 0u) {
+    let v4 = dims.v / 4u;
+    for (var i = lid; i < v4; i += WG) {
+      logits[row * v4 + i] = vec4<f32>();
+    }
+  }
+}
+
+fn highest(x: vec4<f32>) -> f32 {
+  return max(max(x.x, x.y), max(x.z, x.w));
+}
+
+// d_logits is the gradient of four logits, number i of the row.
+fn d_logits(l: vec4<f32>, i: u32, hit: u32, lse: f32) -> vec4<f32> {
+  var d = exp(l - lse) * (1.0 + 2.0 * dims.beta * lse) - dims.alpha / f32(dims.v);
+  if (i == hit / 4u) {
+    d -= select(vec4<f32>(), vec4<f32>(1.0 - dims.alpha), vec4<u32>(0u, 1u, 2u, 3u) == vec4<u32>(hit % 4u));
+  }
+  return d * scale.grad_scale;
+}
+
+fn counted(row: u32, lid: u32) {
+  let v4 = dims.v / 4u;
+  let base = row * v4;
+  let target_ = targets[row];
+  let inside = target_ >= 0 && u32(target_) < dims.v;
+  let hit = select(0xffffffffu, u32(target_), inside);
+  let near = logits[base + select(0u, hit / 4u, inside)];   // before the gradient takes its place
+  let l_hit = near[hit % 4u];
+
+  var kept = array<vec4<f32>, KEEP>();
+  var top4 = vec4<f32>(NEG_INF);
+  var sum4 = vec4<f32>();
+  var total4 = vec4<f32>();   // of the logits themselves, for their mean
+  for (var k = 0u; k < KEEP; k++) { // unroll
+    kept[k] = vec4<f32>(NEG_INF);
+    if (lid + k * WG < v4) {
+      kept[k] = logits[base + lid + k * WG];
+      total4 += kept[k];
+    }
+  }
+  for (var k = 0u; k < KEEP; k++) { // unroll
+    top4 = max(top4, kept[k]);
+  }
+  var top = highest(top4);
+  for (var k = 0u; k < KEEP; k++) { // unroll
+    sum4 += exp(kept[k] - top);
+  }
+  for (var first = KEEP * WG; first < v4; first += BATCH * WG) {
+    var l = array<vec4<f32>, BATCH>();
+    for (var k = 0u; k < BATCH; k++) { // unroll
+      l[k] = vec4<f32>(NEG_INF);
+      if (first + lid + k * WG < v4) {
+        l[k] = logits[base + first + lid + k * WG];
+        total4 += l[k];
+      }
+    }
+    top4 = l[0];
+    for (var k = 0u; k < BATCH; k++) { // unroll
+      top4 = max(top4, l[k]);
+    }
+    let high = highest(top4);
+    if (high > top) {
+      sum4 *= exp(top - high);
+      top = high;
+    }
+    for (var k = 0u; k < BATCH; k++) { // unroll
+      sum4 += exp(l[k] - top);
+    }
+  }
+  let row_top = wg_reduce_max(top, lid);
+  let row_sum = wg_reduce_sum(((sum4.x + sum4.y) + (sum4.z + sum4.w)) * exp(top - row_top), lid);
+  let lse = row_top + log(row_sum);
+  var mean = 0.0;
+  if (dims.alpha > 0.0) {
+    mean = wg_reduce_sum((total4.x + total4.y) + (total4.z + total4.w), lid) / f32(dims.v);
+  }
+  if (lid == 0u) {
+    let l = lse - (1.0 - dims.alpha) * l_hit - dims.alpha * mean + dims.beta * lse * lse;
+    loss[row] = select(bitcast<f32>(0x7fc00000u | (dims.v >> 31u)), l, inside);
+  }
+  if (dims.grad == 0u) {
+    return;
+  }
+  let step = BATCH * WG;
+  let batches = (max(v4, KEEP * WG) - KEEP * WG + step - 1u) / step;
+  for (var n = batches; n > 0u; n--) {
+    let at = KEEP * WG + (n - 1u) * step + lid;
+    var l = array<vec4<f32>, BATCH>();
+    for (var k = 0u; k < BATCH; k++) { // unroll
+      if (at + k * WG < v4) {
+        l[k] = logits[base + at + k * WG];
+      }
+    }
+    for (var k = 0u; k < BATCH; k++) { // unroll
+      if (at + k * WG < v4) {
+        logits[base + at + k * WG] = d_logits(l[k], at + k * WG, hit, lse);
+      }
+    }
+  }
+  for (var k = 0u; k < KEEP; k++) { // unroll
+    if (lid + k * WG < v4) {
+      logits[base + lid + k * WG] = d_logits(kept[k], lid + k * WG, hit, lse);
+    }
   }
 }
