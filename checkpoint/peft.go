@@ -14,7 +14,7 @@ import (
 )
 
 // errAdapter is why a file of adapters is no model.
-var errAdapter = errors.New("the file holds LoRA adapters, not a whole model: finish the run (train --resume), which writes the merged model, or export the adapters with --to peft")
+var errAdapter = errors.New("the file holds LoRA adapters, not a whole model: open it with its base model merged, as tezgah export does, or export the adapters with --to peft")
 
 // LoRA is how low-rank adapters were made (Hu et al. 2021): the JSON of
 // Header.LoRA.

@@ -78,6 +78,32 @@ func addAdapters(p *model.Params, f *checkpoint.LLM) error {
 	return r.Err()
 }
 
+// SaveMerged writes the model that a file of adapters stands for under path:
+// the base model that lies beside it with the adapters merged into it, computed
+// by r. It needs the memory of the weights once.
+func SaveMerged(r *op.Runner, adapters, path string) error {
+	f, whole, closeFiles, err := openWhole(adapters)
+	if err != nil {
+		return err
+	}
+	defer closeFiles()
+	cfg, err := configOf(whole)
+	if err != nil {
+		return err
+	}
+	p, err := model.NewParams(r, cfg, model.ParamOptions{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := loadWeights(p, p.Weights(), whole, f); err != nil {
+		return err
+	}
+	h := whole.Header
+	h.Facts, h.ChatTemplate, h.State = f.Header.Facts, f.Header.ChatTemplate, nil
+	return checkpoint.SaveLLM(path, h, fileTensors(r, p.Weights()), nil)
+}
+
 // upload puts a tensor of a file, times a factor, into a buffer of its own.
 func upload(r *op.Runner, f *checkpoint.LLM, want model.ParamInfo, factor float32) (op.Tensor, error) {
 	if err := sameShape(f, want.Name, tensor.F32, want.Shape); err != nil {

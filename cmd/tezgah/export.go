@@ -11,6 +11,8 @@ import (
 	"tezgah/bpe"
 	"tezgah/chat"
 	"tezgah/checkpoint"
+	"tezgah/op"
+	"tezgah/op/cpu"
 	"tezgah/tensor"
 	"tezgah/train"
 )
@@ -83,11 +85,15 @@ func (f *exportFlags) run(from, out string) error {
 	if err != nil {
 		return err
 	}
-	l, err := checkpoint.OpenLLM(file)
+	open := openMerged
+	if f.to == "peft" {
+		open = openPlain
+	}
+	l, closeModel, err := open(file)
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	defer closeModel()
 	switch f.to {
 	case "gguf":
 		err = f.gguf(l, out)
@@ -100,6 +106,45 @@ func (f *exportFlags) run(from, out string) error {
 		fmt.Println(out)
 	}
 	return err
+}
+
+// openPlain opens a model file as it is.
+func openPlain(file string) (l *checkpoint.LLM, closeModel func(), err error) {
+	l, err = checkpoint.OpenLLM(file)
+	return l, func() { l.Close() }, err
+}
+
+// openMerged opens a model file. Adapters, which a run that is not finished
+// has, are merged into their base, in a temporary file.
+func openMerged(file string) (l *checkpoint.LLM, closeModel func(), err error) {
+	l, closeModel, err = openPlain(file)
+	if err != nil || l.Header.LoRA == nil {
+		return l, closeModel, err
+	}
+	l.Close()
+	dir, err := os.MkdirTemp("", "tezgah-merged-")
+	if err != nil {
+		return nil, nil, err
+	}
+	if l, err = mergeInto(file, filepath.Join(dir, train.ModelName)); err != nil {
+		os.RemoveAll(dir)
+		return nil, nil, err
+	}
+	say("note: " + file + " holds adapters: they are merged into the model beside it")
+	return l, func() { l.Close(); os.RemoveAll(dir) }, nil
+}
+
+// mergeInto writes the merged model of a file of adapters, and opens it.
+func mergeInto(file, path string) (*checkpoint.LLM, error) {
+	b, err := cpu.New(cpu.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	if err := train.SaveMerged(op.NewRunner(b), file, path); err != nil {
+		return nil, err
+	}
+	return checkpoint.OpenLLM(path)
 }
 
 func (f *exportFlags) hf(l *checkpoint.LLM, out string) error {

@@ -101,8 +101,6 @@ func TestExportPEFT(t *testing.T) {
 
 	model := filepath.Join(oldData, "model.llm")
 	refused(t, exitFailed, []string{"no LoRA adapters", "--lora"}, "export", "--to", "peft", model, filepath.Join(dir, "x"))
-	refused(t, exitFailed, []string{"holds LoRA adapters", "--to peft"}, "export", "--to", "hf", filepath.Join(run, "step-000000045.llm"), filepath.Join(dir, "x"))
-	refused(t, exitFailed, []string{"holds LoRA adapters", "--to peft"}, "export", "--to", "gguf", filepath.Join(run, "step-000000045.llm"), filepath.Join(dir, "x"))
 	refused(t, exitFailed, []string{"not empty"}, "export", "--to", "peft", run, out)
 	other := filepath.Join(dir, "other")
 	must(t, "export", "--to", "hf", model, other)
@@ -113,6 +111,7 @@ func TestExportPEFT(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, exitFailed, []string{"base.llm", "--base"}, "export", "--to", "peft", alone, filepath.Join(dir, "x"))
+	refused(t, exitFailed, []string{"base.llm", "adapters alone"}, "export", "--to", "hf", alone, filepath.Join(dir, "x"))
 	if isFile(filepath.Join(dir, "x")) {
 		t.Error("a refused export left a file")
 	}
@@ -157,6 +156,86 @@ func comparePEFT(t *testing.T, peft, llm string) {
 			}
 		}
 	}
+}
+
+// TestExportMerged: of a run of adapters that is not finished, the other formats
+// get the merged model, W + α/r·A·B, with the run's chat template.
+func TestExportMerged(t *testing.T) {
+	dir, run := t.TempDir(), filepath.Join(oldData, "lora")
+	temp := filepath.Join(dir, "temp")
+	if err := os.Mkdir(temp, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", temp)
+	hf, back := filepath.Join(dir, "hf"), filepath.Join(dir, "back.llm")
+	if _, errOut, code := invoke(t, context.Background(), "export", run, hf); code != exitDone || !strings.Contains(errOut, "step-000000045.llm holds adapters") {
+		t.Fatalf("exit code %d, %s", code, errOut)
+	}
+	must(t, "import", hf, "--out", back)
+	base, adapters, merged := weightsOf(t, filepath.Join(run, "base.llm")), weightsOf(t, filepath.Join(run, "step-000000045.llm")), weightsOf(t, back)
+	const rank, scale = 2, 2.0 // α 4
+	for name, want := range base {
+		got, delta := merged[name], 0.0
+		if a, b := adapters[name+".lora_a"], adapters[name+".lora_b"]; a != nil {
+			in := len(a) / rank
+			out := len(b) / rank
+			for i := range want {
+				row, col := i/out, i%out
+				sum := 0.0
+				for k := range rank {
+					sum += float64(a[row*rank+k]) * float64(b[k*out+col])
+				}
+				want[i] += float32(scale * sum)
+				delta = max(delta, math.Abs(scale*sum))
+			}
+			if delta == 0 || in*out != len(want) {
+				t.Fatalf("%s: the adapters (%d, %d) change nothing", name, in, out)
+			}
+		}
+		for i := range want {
+			if d := math.Abs(float64(got[i] - want[i])); d > 1e-6*(1+math.Abs(float64(want[i]))) {
+				t.Fatalf("%s[%d] is %v, want %v", name, i, got[i], want[i])
+			}
+		}
+	}
+	gguf := func(from, folder string) []byte {
+		t.Helper()
+		path := filepath.Join(dir, folder, "m.gguf")
+		if err := os.Mkdir(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		must(t, "export", "--to", "gguf", from, path)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if a, b := gguf(run, "a"), gguf(back, "b"); !bytes.Equal(a, b) || !bytes.Contains(a, []byte("tokenizer.chat_template")) {
+		t.Errorf("the GGUF of the run has %d bytes, that of the merged model %d", len(a), len(b))
+	}
+	if left, err := filepath.Glob(filepath.Join(temp, "tezgah-merged-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// weightsOf reads all weights of a model file.
+func weightsOf(t *testing.T, path string) map[string][]float32 {
+	t.Helper()
+	l, err := checkpoint.OpenLLM(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	all := map[string][]float32{}
+	for _, i := range l.Weights() {
+		x := make([]float32, i.Elements())
+		if err := l.ReadFloat32(i.Name, x); err != nil {
+			t.Fatal(err)
+		}
+		all[i.Name] = x
+	}
+	return all
 }
 
 func swapFile(t *testing.T, path, from, to string) {
