@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"tezgah/model"
 )
@@ -41,6 +42,8 @@ func (s *Service) receive(c *call) (path string, sizeBytes int64, err error) {
 	n, err := io.Copy(ctxWriter{c, f, s}, io.LimitReader(c.r.Body, limit+1))
 	err = errors.Join(err, f.Close())
 	switch {
+	case errors.Is(err, syscall.ENOSPC): // a browser's quota may end before what it says is free
+		err = fail("no_space", "the file does not fit: the storage was full after %s", model.FormatBytes(n))
 	case err != nil:
 		err = fail("bad_request", "the upload broke off: %v", err)
 	case n > limit:
