@@ -1,27 +1,14 @@
-// The engine in headless Chromium, spoken to as the page does it but without the
-// page: for engine.spec.mjs and engine-bench.mjs. Builds the worker and the wasm
-// program unless TEZGAH_WEB_DIST names a folder that has them.
-import { execFileSync } from "node:child_process";
+// The engine of the tab in headless Chromium, spoken to as the page does it but
+// without the page: for browser/engine.test.mjs and bench-tab.mjs.
 import { createReadStream, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
-import { delimiter, dirname, extname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { extname, join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { chromium } from "playwright-core";
+import { openProfile } from "./browser.mjs";
+import { dist as built } from "./places.mjs";
 
-const web = dirname(dirname(fileURLToPath(import.meta.url)));
-const types = { ".js": "text/javascript", ".html": "text/html", ".gz": "application/gzip" };
-
-function findBrowser() {
-  if (process.env.CHROMIUM) return process.env.CHROMIUM;
-  for (const name of ["chromium", "chromium-browser", "google-chrome", "chrome"]) {
-    for (const folder of (process.env.PATH ?? "").split(delimiter)) {
-      if (existsSync(join(folder, name))) return join(folder, name);
-    }
-  }
-  throw new Error("no Chromium in PATH; install it or set CHROMIUM");
-}
+const types = { ".js": "text/javascript", ".gz": "application/gzip" };
 
 /** sampleText is English-like text by a small grammar: the same for each seed, and easy to learn. */
 export function sampleText(documents, seed = 1) {
@@ -34,16 +21,16 @@ export function sampleText(documents, seed = 1) {
   return Array.from({ length: documents }, () => Array.from({ length: 12 }, sentence).join("").trim());
 }
 
-function build(folder) {
-  execFileSync(join(web, "scripts", "build-wasm.sh"), [folder], { stdio: ["ignore", "ignore", "inherit"] });
-}
-
-/** serveDist serves the engine's files and an empty page. */
-function serveDist(dist) {
+/** serve serves the engine's files and an empty page. */
+function serve() {
+  const dist = process.env.TEZGAH_WEB_DIST ?? built;
+  if (!existsSync(join(dist, "worker.js"))) throw new Error(`${dist}/worker.js is missing: run make web`);
   const sample = gzipSync(sampleText(300).join("<|endoftext|>"));
   const server = createServer((request, response) => {
-    const name = new URL(request.url, "http://x").pathname.slice(1);
+    const { pathname, search } = new URL(request.url, "http://x");
+    const name = pathname.slice(1);
     if (name === "") response.writeHead(200, { "Content-Type": "text/html" }).end("<!doctype html><title>engine</title>");
+    else if (name === "setup.js") response.writeHead(200, { "Content-Type": types[".js"] }).end(decodeURIComponent(search.slice(1)));
     else if (name === "sample.txt.gz") response.writeHead(200, { "Content-Type": "application/gzip" }).end(sample);
     else if (/^[a-z.]+$/.test(name) && existsSync(join(dist, name))) {
       response.writeHead(200, { "Content-Type": types[extname(name)] ?? "application/octet-stream" });
@@ -56,11 +43,12 @@ function serveDist(dist) {
 /** client runs in the page: window.engine is what a test speaks to. */
 function client() {
   class Engine {
-    constructor() {
+    constructor(setup) {
       this.next = 1;
       this.open = new Map();
-      this.streams = new Map();
-      this.worker = new Worker("worker.js");
+      this.started = new Map();
+      const script = setup && `${setup} importScripts("worker.js");`;
+      this.worker = new Worker(script ? "setup.js?" + encodeURIComponent(script) : "worker.js");
       this.worker.onmessage = ({ data }) => this.receive(data);
       this.worker.onerror = (event) => this.open.forEach((o) => o.reject(new Error(event.message)));
     }
@@ -68,62 +56,64 @@ function client() {
       const o = this.open.get(id);
       if (!o) return;
       if (status) Object.assign(o, { status, headers });
-      if (chunk) {
-        o.text += o.decoder.decode(chunk, { stream: true });
-        o.bytes += chunk.length;
-      }
+      if (chunk) o.chunks.push(chunk);
       if (end) {
         this.open.delete(id);
         if (error) o.reject(new Error(error));
-        else o.resolve({ status: o.status, headers: o.headers, text: o.text, bytes: o.bytes });
+        else o.resolve({ status: o.status, headers: o.headers, body: new Blob(o.chunks) });
       }
     }
     /** send starts a request and returns its number. */
     send(method, path, body) {
       const id = this.next++;
-      const o = { text: "", bytes: 0, decoder: new TextDecoder() };
-      o.done = new Promise((resolve, reject) => Object.assign(o, { resolve, reject }));
+      const o = { chunks: [] };
+      this.started.set(id, new Promise((resolve, reject) => Object.assign(o, { resolve, reject })));
       this.open.set(id, o);
-      this.streams.set(id, o);
       this.worker.postMessage({ id, method, path, body });
       return id;
     }
     abort(id) {
       this.worker.postMessage({ id, abort: true });
     }
-    call(method, path, body) {
-      return this.streams.get(this.send(method, path, body)).done;
+    /** done waits for the answer to a request. */
+    done(id) {
+      return this.started.get(id);
+    }
+    async call(method, path, body) {
+      const { status, headers, body: answer } = await this.done(this.send(method, path, body));
+      return { status, headers, text: await answer.text() };
     }
   }
-  window.startEngine = () => (window.engine = new Engine());
+  window.startEngine = (setup) => (window.engine = new Engine(setup));
 }
 
 /** The pieces of one browser with the engine in it. */
 export class Harness {
-  static async start({ args = [], memory = false } = {}) {
+  static async start() {
     const h = new Harness();
     h.temp = mkdtempSync(join(tmpdir(), "tezgah-engine-"));
-    h.dist = process.env.TEZGAH_WEB_DIST ?? join(h.temp, "dist");
-    if (!process.env.TEZGAH_WEB_DIST) build(h.dist);
-    h.server = await serveDist(h.dist);
+    h.server = await serve();
     h.origin = `http://127.0.0.1:${h.server.address().port}`;
-    const flags = ["--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--no-first-run",
-      "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"];
-    const options = { executablePath: findBrowser(), headless: true, args: [...flags, ...args] };
-    h.context = await chromium.launchPersistentContext(join(h.temp, "profile"), options);
+    h.context = await openProfile(join(h.temp, "profile"));
     h.page = await h.open();
     return h;
   }
 
-  /** open opens a tab with the engine. */
-  async open() {
+  /** open opens a tab with the engine. setup is a function that runs in the worker first. */
+  async open(setup) {
     const page = await this.context.newPage();
     page.on("console", (m) => this.log(`console ${m.type()}: ${m.text()}`));
     page.on("pageerror", (e) => this.log("page error: " + e.message));
     await page.addInitScript(client);
     await page.goto(this.origin);
-    await page.evaluate(() => void window.startEngine());
+    await page.evaluate((script) => void window.startEngine(script), setup && `(${setup})();`);
     return page;
+  }
+
+  /** restart ends the worker, as closing the tab does, and starts another; setup runs in it before the engine does. */
+  async restart(setup) {
+    await this.page.close();
+    this.page = await this.open(setup);
   }
 
   log(line) {
@@ -166,7 +156,19 @@ export class Harness {
     }, "run " + name);
   }
 
-  /** evaluate runs a function in the worker. */
+  /** weights is a hash of everything in a model file behind its header, which has times in it. */
+  weights(model) {
+    return this.page.evaluate(async (path) => {
+      const { status, body } = await window.engine.done(window.engine.send("GET", path));
+      const file = await body.arrayBuffer();
+      if (status !== 200) throw new Error(new TextDecoder().decode(file));
+      const data = file.slice(8 + Number(new DataView(file).getBigUint64(0, true)));
+      const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", data));
+      return data.byteLength + ":" + Array.from(hash, (b) => b.toString(16).padStart(2, "0")).join("");
+    }, `/api/models/${model}/download?format=llm`);
+  }
+
+  /** inWorker runs a function in the worker. */
   async inWorker(f, arg, page = this.page) {
     const worker = page.workers()[0] ?? (await page.waitForEvent("worker"));
     return worker.evaluate(f, arg);
@@ -174,6 +176,7 @@ export class Harness {
 
   async close() {
     await this.context?.close().catch(() => {});
+    this.server?.closeAllConnections();
     this.server?.close();
     rmSync(this.temp, { recursive: true, force: true });
   }
