@@ -185,7 +185,11 @@ func (c *call) grid(x, y, z uint32) error {
 		return err
 	}
 	for i := range c.args[:c.n] {
+		if a := &c.args[i]; a.write {
+			c.b.matrix.converted.forget(a.mem, a.offset, a.n)
+		}
 		if a := &c.args[i]; a.back != nil {
+			c.b.matrix.converted.forget(a.back, a.backAt, a.n)
 			if err := c.b.dev.Copy(a.back, a.backAt, a.mem, 0, a.n); err != nil {
 				return err
 			}

@@ -15,17 +15,13 @@ import (
 // matrix/matmul.comp and padded to whole tiles; the product then reads no
 // float32.
 type matrixUnits struct {
-	fragments map[tensor.DType]matrix.Fragment      // what the device multiplies
-	rounding  tensor.DType                          // F32: off
-	slot      int                                   // the next scratch slot for an operand
+	fragments map[tensor.DType]matrix.Fragment // what the device multiplies
+	rounding  tensor.DType                     // F32: off
+	converted conversions
 	tiles     map[matrixShape]matrix.Tile           // chosen
 	disk      map[string]string                     // shape to tile, kept on disk
 	attention [attentionParts]*matrix.AttentionTile // fixed by benchmarks, else nil
 }
-
-// matrixSlots is the number of scratch buffers for operands. More than two let
-// the conversion for one product run beside the product before.
-const matrixSlots = scratchMatrixC - scratchMatrix
 
 // findMatrixUnits chooses a fragment for each type that the device multiplies and
 // checks it with a small product, so that a driver that lies is found now.
@@ -132,19 +128,21 @@ func (b *Backend) matrixGroup(items []op.MatMul) error {
 }
 
 // maxMatrixGroup is bounded by the scratch buffers for operands.
-const maxMatrixGroup = matrixSlots - 1
+const maxMatrixGroup = (ringSize - 1) / 2
 
 func (b *Backend) runMatrixGroup(items []op.MatMul, tile matrix.Tile, splits int) error {
 	m, _, k := items[0].Sizes()
 	depth := roundUp(k, tile.BK*splits)
-	sa, err := b.castOperand(items[0].A, !items[0].TransA, depth, roundUp(m, tile.BM))
+	sa, err := b.convert(items[0].A, !items[0].TransA, depth, roundUp(m, tile.BM), false)
 	if err != nil {
 		return err
 	}
 	var sb [maxMatrixGroup]operand
 	for i, a := range items {
 		_, n, _ := a.Sizes()
-		if sb[i], err = b.castOperand(a.B, a.TransB, depth, roundUp(n, tile.BN)); err != nil {
+		// The product of a weight's gradient, Xᵀ·dY, is followed by one with dY turned,
+		// for the input's gradient.
+		if sb[i], err = b.convert(a.B, a.TransB, depth, roundUp(n, tile.BN), a.TransA); err != nil {
 			return err
 		}
 	}
@@ -156,35 +154,6 @@ func (b *Backend) runMatrixGroup(items []op.MatMul, tile matrix.Tile, splits int
 	return nil
 }
 
-// operand is a converted operand: (k, n) 16-bit floats, both padded.
-type operand struct {
-	slot int
-	k, n int
-}
-
-func (o operand) bytes() uint64 { return uint64(2 * o.k * o.n) }
-
-// castOperand converts a tensor, or with turn its transpose, to (k, n).
-func (b *Backend) castOperand(t op.Tensor, turn bool, k, n int) (operand, error) {
-	o := operand{slot: scratchMatrix + b.matrix.slot, k: k, n: n}
-	b.matrix.slot = (b.matrix.slot + 1) % matrixSlots
-	name := "matrix_cast"
-	if turn {
-		name = "matrix_cast_t"
-	}
-	v := variant{name: name}
-	half, bf16 := isHalf(t), b.matrix.rounding == tensor.BF16
-	v.c = [10]int32{bit(half), bit(bf16)}
-	c := b.begin(b.kernel(v, func() []define { return []define{flag("W16", half), flag("BF16", bf16)} }))
-	c.in(t)
-	c.scratch(o.slot, o.bytes(), true)
-	c.words(uint32(t.Rows()), uint32(t.Cols()), uint32(k), uint32(n))
-	if turn {
-		return o, c.grid(uint32(ceil(k, 32)), uint32(ceil(n, 64)), 1)
-	}
-	return o, c.threads(k * n / 8)
-}
-
 func roundUp(n, unit int) int { return ceil(n, unit) * unit }
 
 // matrixProduct runs one product on converted operands, in parts along K.
@@ -193,8 +162,8 @@ func (b *Backend) matrixProduct(a op.MatMul, t matrix.Tile, sa, sb operand, spli
 	// The result goes straight to C when it consists of whole tiles.
 	direct := splits == 1 && m%t.BM == 0 && n%t.BN == 0 && !(a.Acc && a.Residual.Ok())
 	c := b.begin(b.matrixKernel(t, b.matrix.rounding))
-	c.scratch(sa.slot, sa.bytes(), false)
-	c.scratch(sb.slot, sb.bytes(), false)
+	c.memory(sa.mem, 0, sa.bytes(), false)
+	c.memory(sb.mem, 0, sb.bytes(), false)
 	start := uint32(0)
 	if direct && a.Acc {
 		start = 2

@@ -168,3 +168,187 @@ func checkMatrixProduct(b *Backend, input tensor.DType, s [3]int, a op.MatMul, r
 	}
 	return nil
 }
+
+// TestConversionsAreUsedAgainUntilTheirSourceChanges counts the kernels that
+// convert: a second product with the same operands has none, and none is left
+// over when a source is written in any of the ways there are.
+func TestConversionsAreUsedAgainUntilTheirSourceChanges(t *testing.T) {
+	b := matrixBackend(t)
+	input := b.Rounding()[len(b.Rounding())-1]
+	p, err := b.newTrial(matmulForm{}, 64, 64, 64)
+	defer p.free(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := b.newTrial(matmulForm{}, 64, 64, 64)
+	defer other.free(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RoundProducts(input); err != nil {
+		t.Fatal(err)
+	}
+	a := op.MatMul{A: p.a, B: p.b, C: p.c}
+	held := func() int { return len(b.matrix.converted.held) }
+	product := func(want int) []float32 {
+		t.Helper()
+		before := b.matrix.converted.clock
+		if err := b.MatMul(a); err != nil {
+			t.Fatal(err)
+		}
+		made := 0
+		for _, ring := range [][]slot{b.matrix.converted.small[:], b.matrix.converted.large[:]} {
+			for _, s := range ring {
+				if s.used > before {
+					made++
+				}
+			}
+		}
+		if made != 2 {
+			t.Fatalf("%d operands were in use, want 2", made)
+		}
+		got := make([]float32, 64*64)
+		if err := b.Read(gpu.Bytes(got), p.c); err != nil {
+			t.Fatal(err)
+		}
+		if held() != want {
+			t.Fatalf("%d conversions are held, want %d", held(), want)
+		}
+		return got
+	}
+	first := product(2)
+	for i, v := range product(2) {
+		if v != first[i] {
+			t.Fatal("the second product differs")
+		}
+	}
+	twos := make([]float32, 64*64)
+	for i := range twos {
+		twos[i] = 2
+	}
+	for name, write := range map[string]func() error{
+		"Write": func() error { return b.Write(p.a, gpu.Bytes(twos)) },
+		"Zero":  func() error { return b.Zero(p.a) },
+		"Copy":  func() error { return b.Copy(p.a, other.a) },
+		"Scale": func() error { return b.Scale(op.Scale{Dst: p.a, Src: p.a, Factor: 3}) },
+		"MatMul": func() error {
+			return b.MatMul(op.MatMul{A: other.a, B: other.b, C: p.a})
+		},
+	} {
+		product(held())
+		was := held()
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+		if now := held(); name != "MatMul" && now != was-1 {
+			t.Errorf("after %s %d conversions are held, want %d", name, now, was-1)
+		}
+		got := product(held() + 1)
+		want := make([]float32, 64*64)
+		if err := b.RoundProducts(tensor.F32); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.MatMul(a); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Read(gpu.Bytes(want), p.c); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.RoundProducts(input); err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			if math.Abs(float64(got[i]-want[i])) > 0.02*math.Abs(float64(want[i]))+1e-3 {
+				t.Fatalf("after %s element %d is %v, want about %v", name, i, got[i], want[i])
+			}
+		}
+	}
+}
+
+// TestGradientsAreConvertedInBothForms: after a weight's gradient Xᵀ·dY the product
+// with dY turned converts only its other operand.
+func TestGradientsAreConvertedInBothForms(t *testing.T) {
+	b := matrixBackend(t)
+	input := b.Rounding()[len(b.Rounding())-1]
+	for _, s := range [][3]int{{128, 64, 96}, {100, 64, 70}} { // rows, X's columns, dY's columns
+		if err := checkBothForms(b, input, s[0], s[1], s[2]); err != nil {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+}
+
+func checkBothForms(b *Backend, input tensor.DType, rows, c, f int) error {
+	var bufs []op.Buffer
+	defer func() {
+		for _, x := range bufs {
+			b.Free(x)
+		}
+	}()
+	var failed error
+	r := rand.New(rand.NewPCG(7, 8))
+	put := func(n, m int) (op.Tensor, []float32) {
+		v := make([]float32, n*m)
+		for i := range v {
+			v[i] = float32(r.IntN(15) - 7) // exact in either type
+		}
+		buf, err := b.Alloc("x", tensor.F32, len(v))
+		if err != nil {
+			failed = err
+			return op.Tensor{}, v
+		}
+		bufs = append(bufs, buf)
+		x := op.Of(buf, 0, n, m)
+		if err := b.Write(x, gpu.Bytes(v)); err != nil {
+			failed = err
+		}
+		return x, v
+	}
+	x, vx := put(rows, c)
+	dy, vdy := put(rows, f)
+	w, vw := put(c, f)
+	dw, _ := put(c, f)
+	dx, _ := put(rows, c)
+	if failed != nil {
+		return failed
+	}
+	if err := b.RoundProducts(input); err != nil {
+		return err
+	}
+	defer b.RoundProducts(tensor.F32)
+	if err := b.MatMul(op.MatMul{A: x, TransA: true, B: dy, C: dw}); err != nil {
+		return err
+	}
+	if err := b.MatMul(op.MatMul{A: dy, B: w, TransB: true, C: dx}); err != nil {
+		return err
+	}
+	gotW, gotX := make([]float32, c*f), make([]float32, rows*c)
+	if err := b.Read(gpu.Bytes(gotW), dw); err != nil {
+		return err
+	}
+	if err := b.Read(gpu.Bytes(gotX), dx); err != nil {
+		return err
+	}
+	for i := range c {
+		for j := range f {
+			var want float32
+			for l := range rows {
+				want += vx[l*c+i] * vdy[l*f+j]
+			}
+			if gotW[i*f+j] != want {
+				return fmt.Errorf("dw[%d, %d] is %v, want %v", i, j, gotW[i*f+j], want)
+			}
+		}
+	}
+	for i := range rows {
+		for j := range c {
+			var want float32
+			for l := range f {
+				want += vdy[i*f+l] * vw[j*f+l]
+			}
+			if gotX[i*c+j] != want {
+				return fmt.Errorf("dx[%d, %d] is %v, want %v", i, j, gotX[i*c+j], want)
+			}
+		}
+	}
+	return nil
+}

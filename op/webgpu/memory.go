@@ -49,6 +49,7 @@ func (b *Backend) Free(x op.Buffer) {
 	if buf.mem == nil {
 		return
 	}
+	b.matrix.converted.forget(buf.mem, 0, buf.mem.Size())
 	buf.mem.Release()
 	buf.mem = nil
 	b.count(-int64(buf.n) * int64(buf.size))
@@ -74,13 +75,7 @@ const (
 	scratchStats           // attention_backward's (lse, delta)
 	scratchDecode          // attention_decode's spans
 	scratchGroup           // unused outputs of matmul_group
-	scratchMatrix          // operands of the matrix units, matrixSlots of them
-	_
-	_
-	_
-	_
-	_
-	scratchMatrixC // a product's padded parts
+	scratchMatrixC         // a product's padded parts
 	scratchKinds
 )
 
@@ -130,6 +125,7 @@ func (b *Backend) freeScratch() {
 		b.dropScratch(s)
 	}
 	b.temps = b.temps[:0]
+	b.matrix.converted.free(b)
 }
 
 // place is a tensor's range of device memory, in bytes.
@@ -141,6 +137,7 @@ func place(t op.Tensor) (mem *gpu.Buffer, offset, n uint64) {
 // Write copies elements to dst, after all work recorded before.
 func (b *Backend) Write(dst op.Tensor, p []byte) error {
 	mem, offset, n := place(dst)
+	b.matrix.converted.forget(mem, offset, n)
 	first, end := offset&^3, (offset+n+3)&^3
 	if first == offset && (end == offset+n || offset+n == mem.Size()) {
 		return b.dev.Upload(mem, offset, p)
@@ -164,6 +161,7 @@ func (b *Backend) Read(p []byte, src op.Tensor) error {
 // Zero clears x.
 func (b *Backend) Zero(x op.Tensor) error {
 	mem, offset, n := place(x)
+	b.matrix.converted.forget(mem, offset, n)
 	if offset%4 == 0 && n%4 == 0 {
 		return b.dev.Clear(mem, offset, n)
 	}
@@ -177,6 +175,7 @@ const kernelCopy = 64 << 10
 // Copy copies src to dst, which do not overlap.
 func (b *Backend) Copy(dst, src op.Tensor) error {
 	to, toOffset, n := place(dst)
+	b.matrix.converted.forget(to, toOffset, n)
 	from, fromOffset, _ := place(src)
 	align := b.dev.Limits().StorageAlign
 	if n%16 == 0 && n >= kernelCopy && n <= b.dev.Limits().BindingSize && toOffset%align == 0 && fromOffset%align == 0 {

@@ -9,8 +9,10 @@ const W16: bool = false;    // the source is f16
 const BF16: bool = false;   // to bfloat16 instead of f16
 // #if W16
 alias ST = f16;
+alias ST4 = vec4<f16>;
 // #else
 alias ST = f32;
+alias ST4 = vec4<f32>;
 // #endif
 
 struct CastDims {
@@ -34,6 +36,63 @@ fn pair(x: f32, y: f32) -> u32 {
     return to_bf16(x) | (to_bf16(y) << 16u);
   }
   return pack2x16float(vec2<f32>(x, y));
+}
+
+fn quad(v: vec4<f32>) -> vec2<u32> {
+  return vec2<u32>(pair(v.x, v.y), pair(v.z, v.w));
+}
+
+// --- KERNEL: matrix_cast_flat ---
+// out = src, n elements in eights, no padding. Eight elements per thread, 1-D
+// dispatch over n/8.
+@group(0) @binding(0) var<storage, read> src: array<ST4>;
+@group(0) @binding(1) var<storage, read_write> out: array<vec4<u32>>;
+@group(0) @binding(2) var<uniform> n: u32;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let i = flat_id(gid, nwg);
+  if (8u * i < n) {
+    out[i] = vec4<u32>(quad(vec4<f32>(src[2u * i])), quad(vec4<f32>(src[2u * i + 1u])));
+  }
+}
+
+// --- KERNEL: matrix_cast_both ---
+// turned = srcᵀ and, with PLAIN, plain = src, both without padding: rows are a
+// multiple of 64, cols of 32. A workgroup does 64 rows × 32 columns of src; grid
+// (cols/32, rows/64).
+const PLAIN: bool = false;
+@group(0) @binding(0) var<storage, read> src: array<ST4>;
+@group(0) @binding(1) var<storage, read_write> turned: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> plain: array<vec2<u32>>;
+@group(0) @binding(3) var<uniform> dims: CastDims;
+
+const STEP: u32 = 33u;   // 32 columns and one, against bank conflicts
+var<workgroup> tile: array<f32, 64u * STEP>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+  let row0 = wid.y * 64u;
+  let col0 = wid.x * 32u;
+  for (var i = 0u; i < 2u; i++) {
+    let r = lid / 8u + i * 32u;
+    let c = lid % 8u * 4u;
+    let at = ((row0 + r) * dims.cols + col0 + c) / 4u;
+    let v = vec4<f32>(src[at]);
+    if (PLAIN) {
+      plain[at] = quad(v);
+    }
+    tile[r * STEP + c] = v.x;
+    tile[r * STEP + c + 1u] = v.y;
+    tile[r * STEP + c + 2u] = v.z;
+    tile[r * STEP + c + 3u] = v.w;
+  }
+  workgroupBarrier();
+  let c = lid / 8u;
+  let r = lid % 8u * 8u;
+  let at = r * STEP + c;
+  turned[((col0 + c) * dims.rows + row0 + r) / 8u] = vec4<u32>(pair(tile[at], tile[at + STEP]), pair(tile[at + 2u * STEP], tile[at + 3u * STEP]),
+    pair(tile[at + 4u * STEP], tile[at + 5u * STEP]), pair(tile[at + 6u * STEP], tile[at + 7u * STEP]));
 }
 
 // --- KERNEL: matrix_cast ---
