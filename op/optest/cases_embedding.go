@@ -18,7 +18,23 @@ func embeddingCases() []Case {
 			body: func(e *env) { embeddingBackwardCase(e, e.intn(z.v, z.n), z.v, z.c) }})
 	}
 	return append(cs, Case{Name: "embedding backward/one token 300 times", Op: "embedding_backward",
-		body: func(e *env) { embeddingBackwardCase(e, make([]int32, 300), 3, 40) }})
+		body: func(e *env) { embeddingBackwardCase(e, make([]int32, 300), 3, 40) }},
+		Case{Name: "embedding backward/N9000 V5 C8", Op: "embedding_backward",
+			body: func(e *env) { embeddingBackwardCase(e, e.intn(5, 9000), 5, 8) }},
+		Case{Name: "embedding backward/most of 3000 are one of 700", Op: "embedding_backward",
+			body: func(e *env) { embeddingBackwardCase(e, skewedIDs(e, 3000, 700), 700, 132) }})
+}
+
+// skewedIDs are n ids below v, two thirds of them 7: as frequent words do, it
+// fills what others share.
+func skewedIDs(e *env, n, v int) []int32 {
+	ids := e.intn(v, n)
+	for i, dice := range e.intn(3, n) {
+		if dice > 0 {
+			ids[i] = 7
+		}
+	}
+	return ids
 }
 
 func embeddingCase(e *env, n, v, c int, half bool) {

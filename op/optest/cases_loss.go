@@ -30,6 +30,8 @@ func lossCases() []Case {
 	}
 	setups = append(setups,
 		lossSetup{"large V", 2, 65537, 0.1, 1e-4, true, false, normal(3)},
+		lossSetup{"large V of whole vectors", 3, 14004, 0.1, 1e-4, true, true, normal(3)},
+		lossSetup{"many rows", 300, 12, 0.1, 1e-3, true, true, normal(2)},
 		lossSetup{"tiny", 3, 50, 0, 0, true, false, normal(1e-12)},
 		lossSetup{"all equal", 3, 100, 0.1, 1e-3, true, false, func(_ *env, n int) []float32 { return constant(n, 7.5) }},
 		lossSetup{"all -1e4", 3, 100, 0.1, 1e-6, true, false, func(_ *env, n int) []float32 { return constant(n, -1e4) }},

@@ -13,7 +13,8 @@ func normCases() []Case {
 		n, c     int
 		std, eps float64
 	}{{1, 1, 1, 1e-5}, {3, 7, 1, 1e-5}, {17, 64, 1, 1e-6}, {2, 256, 1, 1e-5}, {5, 257, 3, 1e-5}, {130, 32, 1, 1e-5},
-		{3, 1000, 1e15, 1e-5}, {4, 1030, 1e-13, 1e-28}, {2, 96, 0, 1e-5}, {2, 4100, 1, 1e-5}} {
+		{3, 1000, 1e15, 1e-5}, {4, 1030, 1e-13, 1e-28}, {2, 96, 0, 1e-5}, {2, 4100, 1, 1e-5},
+		{37, 768, 1, 1e-5}, {9, 2052, 1, 1e-5}, {2, 8196, 1, 1e-5}} {
 		name := fmt.Sprintf("N%d C%d std %g", z.n, z.c, z.std)
 		for _, half := range []bool{false, true} {
 			cs = append(cs, Case{Name: fmt.Sprintf("rmsnorm/%s f16=%t", name, half), Op: "rmsnorm_forward", F16: half,

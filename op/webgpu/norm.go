@@ -13,8 +13,8 @@ type normShape struct {
 func (s normShape) quads(c int) int { return ceil(c/4, s.lanes) }
 
 // fits reports whether rows of c channels can be done: whole vec4s, few enough
-// for registers.
-func (s normShape) fits(c int) bool { return c%4 == 0 && s.quads(c) <= normQuads }
+// for registers, and the kernels sum over four threads or more.
+func (s normShape) fits(c int) bool { return c%4 == 0 && s.lanes >= 4 && s.quads(c) <= normQuads }
 
 const (
 	normQuads = 8 // vec4s of a thread

@@ -9,7 +9,7 @@ struct NormParams {
 
 // The forms named _vec are for rows of whole vec4s that fit into the registers of
 // their threads. The launcher sets the shape:
-const LANES: u32 = 32u;      // threads of a row, a power of two up to 64, or WG
+const LANES: u32 = 32u;      // threads of a row, a power of two from 4 to 64, or WG
 const THREADS: u32 = 128u;   // threads of a workgroup: LANES times the rows it does at once
 const QUADS: u32 = 6u;       // vec4s of a thread: at least C/(4·LANES)
 const FULL: bool = false;    // C is 4·LANES·QUADS: there are no bounds to check
