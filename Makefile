@@ -14,7 +14,7 @@ build:
 test: check
 	$(GO) test ./...
 	@if [ "$$TEZGAH_REQUIRE_GPU" = 1 ]; then $(MAKE) test-gpu; fi
-	@if [ "$$TEZGAH_REQUIRE_BROWSER" = 1 ]; then $(MAKE) test-browser; \
+	@if [ "$$TEZGAH_REQUIRE_BROWSER" = 1 ]; then $(MAKE) test-browser test-web; \
 	else echo "tests in a browser were left out: set TEZGAH_REQUIRE_BROWSER=1 to run them"; fi
 
 # The other way to a GPU, and the first one under Vulkan's validation layer, which
@@ -26,11 +26,23 @@ test-gpu:
 	if grep -E 'Validation (Error|Warning)|VUID-' $$out; then echo "the validation layer complains"; exit 1; fi; \
 	grep '^ok' $$out; rm -f $$out
 
-# The device layer and the operations, compiled to wasm, in headless Chromium.
+# Compiled to wasm, in headless Chromium: the device layer and the operations; and
+# what stands on files or the processor's vectors, in a worker as in the workbench's
+# tab, over the browser's file system.
 BROWSER_TESTS = ./gpu ./op/webgpu
+TAB_TESTS = ./cmd/tezgah-web ./op/cpu ./op/cpu/internal/kern ./checkpoint ./runlog ./generate ./train
+IN_BROWSER = -exec "node $(CURDIR)/scripts/wasm-browser-exec/run.mjs"
 test-browser:
 	cd scripts/wasm-browser-exec && npm ci --no-audit --no-fund --silent
-	GOOS=js GOARCH=wasm $(GO) test -exec "node $(CURDIR)/scripts/wasm-browser-exec/run.mjs" $(BROWSER_TESTS)
+	cd workbench/web && npm ci --no-audit --no-fund --silent
+	GOOS=js GOARCH=wasm $(GO) test $(IN_BROWSER) $(BROWSER_TESTS)
+	GOOS=js GOARCH=wasm WASM_FS=opfs $(GO) test -p 1 -tags simd128 $(IN_BROWSER) $(TAB_TESTS)
+	GOOS=js GOARCH=wasm WASM_FS=nomove $(GO) test $(IN_BROWSER) ./cmd/tezgah-web
+
+# The page: its functions in Node, and the whole of it in headless Chromium against
+# a mock, a real server, and the engine in the tab.
+test-web: web
+	cd workbench/web && TEZGAH_WEB_DIST=$(CURDIR)/workbench/web/dist node test/run.mjs
 
 # Formatting, vet, and the platforms that must always build.
 check:
@@ -40,6 +52,7 @@ check:
 	GOOS=windows GOARCH=amd64 $(GO) build ./...
 	GOOS=darwin GOARCH=arm64 $(GO) build ./...
 	GOOS=js GOARCH=wasm $(GO) build ./...
+	GOOS=js GOARCH=wasm $(GO) vet -tags simd128 ./op/cpu/... ./cmd/tezgah-web
 
 bench: bench-gemm
 	$(GO) run ./cmd/tezgah bench

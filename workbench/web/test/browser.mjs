@@ -14,10 +14,17 @@ function findBrowser() {
   throw new Error("no Chromium in PATH; install it or set CHROMIUM");
 }
 
-/** One browser; WEBGPU_ADAPTER is "swiftshader" unless it is set. */
-export function openBrowser() {
+function options() {
   const adapter = process.env.WEBGPU_ADAPTER ?? "swiftshader";
-  return chromium.launch({ executablePath: findBrowser(), headless: true, args: adapter ? [...flags, `--use-webgpu-adapter=${adapter}`] : flags });
+  return { executablePath: findBrowser(), headless: true, args: adapter ? [...flags, `--use-webgpu-adapter=${adapter}`] : flags };
+}
+
+/** One browser; WEBGPU_ADAPTER is "swiftshader" unless it is set. */
+export const openBrowser = () => chromium.launch(options());
+
+/** A browser with a profile on the disk, whose files outlive a page. */
+export function openProfile(folder, { language = "en-GB", width = 1280, height = 900 } = {}) {
+  return chromium.launchPersistentContext(folder, { ...options(), locale: language, viewport: { width, height }, reducedMotion: "reduce" });
 }
 
 /** A page in a context of its own, which fails the test when a script of the page does. */

@@ -85,7 +85,7 @@ async function run(name: string, seconds: number): Promise<void> {
     if (!current()) return;
     change({ stage: "data", data: await ensureData(name) });
     if (!current()) return;
-    await ensureRun(name, seconds);
+    await ensureRun(name, seconds, demo.peek()!.data!.tokens);
     if (!current()) return;
     change({ stage: "train", job: undefined });
     await trained(name);
@@ -143,7 +143,7 @@ function sampleName(): string {
 }
 
 /** Measures the device, then starts a run that fits the time. */
-async function ensureRun(name: string, seconds: number): Promise<void> {
+async function ensureRun(name: string, seconds: number, tokens: number): Promise<void> {
   const there = runs.peek().find((r) => r.name === name);
   if (there?.state === "paused") await api.resumeRun(name, {});
   if (there) return;
@@ -158,7 +158,7 @@ async function ensureRun(name: string, seconds: number): Promise<void> {
   change({ probe });
   const plan = await api.plan(settings);
   void askPersistence();
-  await api.startRun({ ...settings, ...demoLength(plan, probe.tok_per_s, seconds) });
+  await api.startRun({ ...settings, ...demoLength(plan, probe.tok_per_s, seconds, tokens) });
 }
 
 const slowTokPerSec = 6000;

@@ -92,6 +92,7 @@ export function planAsTyped(): void {
     data();
     stop?.abort();
     clearTimeout(timer);
+    refused.set(undefined);
     if (settings.data.length === 0 && !settings.sft) return plan.set(undefined);
     const mine = (stop = new AbortController());
     planning.set(true);
@@ -103,7 +104,6 @@ async function askPlan(settings: RunSettings, signal: AbortSignal): Promise<void
   try {
     const answer = await api.plan(settings, signal);
     if (signal.aborted) return;
-    refused.set(undefined);
     noteEffect(answer);
     plan.set(answer);
   } catch (error) {

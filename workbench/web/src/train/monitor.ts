@@ -107,9 +107,19 @@ function notices(run: () => Run): Child {
       "div.warnings",
       error ? h("div.banner.bad", { role: "alert" }, icon("warn"), h("p", h("strong", m.train.failedTitle), " ", engineWords(error))) : null,
       (warnings ?? []).slice(-4).map((w) => h("div.banner.warn", { role: "status" }, icon("warn"), h("p", h("span.muted", m.train.atStep(fmt.number(w.step)), " "), warningText(w)))),
-      (lines ?? []).length > 0 ? details(m.train.notices(fmt.number(lines.length)), h("ul.notices", lines.slice(-20).map((n) => h("li", engineWords(n))))) : null,
+      engineNotes(lines ?? []),
     );
   };
+}
+
+/** The newest note in sight, such as that a device was lost and opened again; the older ones folded. */
+function engineNotes(lines: string[]): Child {
+  if (lines.length === 0) return null;
+  const older = lines.slice(-30, -1).reverse();
+  return [
+    h("div.banner.info", { role: "status" }, icon("chip"), h("p", m.train.notes, " ", engineWords(lines[lines.length - 1]!))),
+    older.length > 0 ? details(m.train.olderNotes(fmt.number(older.length)), h("ul.notices", older.map((n) => h("li", engineWords(n))))) : null,
+  ];
 }
 
 // ---- samples, checkpoints, settings

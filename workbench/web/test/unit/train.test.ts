@@ -30,9 +30,15 @@ test("the settings of a run fill the form and come out the same", () => {
 
 test("the demo's length fits its time, within bounds", () => {
   const plan = { tokens_per_step: 2048 };
-  assert.equal(demoLength(plan, 20480, 90).max_steps, 900);
-  assert.equal(demoLength(plan, 1, 90).max_steps, 20);
-  assert.equal(demoLength(plan, 1e9, 90).max_steps, 5000);
-  const { eval_every, sample_every, checkpoint_every } = demoLength(plan, 20480, 90);
-  for (const every of [eval_every!, sample_every!, checkpoint_every!]) assert.ok(every >= 1 && every < 900);
+  const tokens = 1_200_000;
+  for (const speed of [1, 300, 2000, 20480, 1e9]) {
+    const { max_steps, val_fraction, eval_every, sample_every, checkpoint_every } = demoLength(plan, speed, 90, tokens);
+    assert.ok(max_steps! >= 20 && max_steps! <= 5000);
+    assert.ok(val_fraction! >= 0.002 && val_fraction! <= 0.05);
+    for (const every of [eval_every!, sample_every!, checkpoint_every!]) assert.ok(Number.isInteger(every) && every >= 1 && every < max_steps!);
+  }
+  // What is trained and what is measured together take the time that was given.
+  const { max_steps, val_fraction } = demoLength(plan, 2000, 90, tokens);
+  const seconds = (max_steps! * 2048 + (4 * val_fraction! * tokens) / 3) / 2000;
+  assert.ok(Math.abs(seconds - 90) < 2, `${seconds} s`);
 });
