@@ -6,10 +6,17 @@
 GO ?= go
 export CGO_ENABLED = 0
 
-.PHONY: build test test-gpu test-browser check bench bench-gemm
+.PHONY: build web test test-gpu test-browser test-web check bench bench-gemm
 
 build:
 	$(GO) build -o bin/tezgah ./cmd/tezgah
+
+# The workbench's page with the engine for the tab, into workbench/web/dist, from
+# where `make build` takes it into the program. Needs Node and npm.
+web:
+	cd workbench/web && npm ci --no-audit --no-fund --silent && npm run --silent check && node build.mjs
+	workbench/web/scripts/build-wasm.sh workbench/web/dist
+	cd workbench/web && node build.mjs compress
 
 test: check
 	$(GO) test ./...
