@@ -96,29 +96,6 @@ var ggufTypes = map[string]struct {
 	fileType uint32
 }{"f32": {ggufF32, 0}, "f16": {ggufF16, 1}, "q8_0": {ggufQ8, 7}}
 
-// appendQ8 encodes blocks of 32 values as one float16 scale and 32 int8: the
-// scale is the largest magnitude over 127, values are rounded to nearest, ties
-// away from zero, as the reference does.
-func appendQ8(dst []byte, src []float32) []byte {
-	for ; len(src) >= 32; src = src[32:] {
-		block := src[:32]
-		var largest float32
-		for _, x := range block {
-			largest = max(largest, float32(math.Abs(float64(x))))
-		}
-		scale := largest / 127
-		var inverse float32
-		if scale != 0 {
-			inverse = 1 / scale
-		}
-		dst = ggufF16.append(dst, []float32{scale})
-		for _, x := range block {
-			dst = append(dst, byte(int8(math.Round(float64(x*inverse)))))
-		}
-	}
-	return dst
-}
-
 func (g *gguf) plan(l *LLM, o GGUFOptions) error {
 	if l.Header.LoRA != nil {
 		return errAdapter

@@ -253,27 +253,6 @@ func checkGGUFKeys(t *testing.T, g *ggufFile, fileType uint32) {
 	}
 }
 
-// TestAppendQ8 checks the encoding on blocks whose answer is known.
-func TestAppendQ8(t *testing.T) {
-	x := make([]float32, 64)
-	for i := range 32 {
-		x[i] = float32(i) - 16 // the largest magnitude is 16
-	}
-	b := appendQ8(nil, x)
-	if len(b) != 68 {
-		t.Fatalf("%d bytes", len(b))
-	}
-	if scale := tensor.FromF16(binary.LittleEndian.Uint16(b)); math.Abs(float64(scale)-16.0/127) > 1e-4 {
-		t.Errorf("scale %v", scale)
-	}
-	if int8(b[2]) != -127 || int8(b[2+16]) != 0 || int8(b[2+24]) != 64 { // 8·127/16 = 63.5, away from zero
-		t.Errorf("values %v", b[2:34])
-	}
-	if !slices.Equal(b[34:], make([]byte, 34)) {
-		t.Errorf("a block of zeros is %v", b[34:])
-	}
-}
-
 // TestRopeFactors compares with values computed by hand from the published
 // rule: D 8, theta 10000, original context 100, factors 1 and 4, scale 8.
 func TestRopeFactors(t *testing.T) {
