@@ -5,7 +5,7 @@
 // What changes the tree runs one after another (serial). Reading and writing an
 // open file does not wait (read, write), unless its file is just being renamed.
 import { asFsError, FsError } from "./errors";
-import type { FileHandle, FolderHandle } from "./handles";
+import type { AccessHandle, FileHandle, FolderHandle } from "./handles";
 import { FileNode, find, FolderNode, type Node, parts, walk } from "./tree";
 
 /** Names in the root that are not for Go: files removed while open, and a rename on its way. */
@@ -171,7 +171,7 @@ export class Disk {
 
   private async renameFile(source: FileNode, from: string, folder: FolderNode, name: string, to: string, old?: Node) {
     if (old?.isFolder) throw new FsError("EISDIR", to);
-    if (old && (old.users > 0 || !source.handle.move || !(await this.replaces(source.handle)))) {
+    if (old && (old.users > 0 || !source.handle.move || !(await this.replaces()))) {
       return this.journaled(from, to, async () => {
         await this.drop(old);
         await this.moveNode(source, folder, name);
@@ -222,8 +222,7 @@ export class Disk {
     const folder = node.parent!;
     this.letGo(node);
     if (node.users > 0) {
-      this.trash ??= await this.root.handle.getDirectoryHandle(trashName, { create: true });
-      node.handle = await moveFile(node.handle, folder.handle, this.trash, String(node.id));
+      node.handle = await moveFile(node.handle, folder.handle, await this.trashFolder(), String(node.id));
       await this.acquire(node);
     } else {
       await folder.handle.removeEntry(node.name);
@@ -247,16 +246,7 @@ export class Disk {
   /** acquire opens the access to a file. */
   private async acquire(node: FileNode) {
     if (node.access) return;
-    const begin = Date.now();
-    for (;;) {
-      try {
-        node.access = await node.handle.createSyncAccessHandle();
-        break;
-      } catch (error) {
-        if ((error as Error).name !== "NoModificationAllowedError" || Date.now() - begin > patience) throw error;
-        await new Promise((done) => setTimeout(done, 50));
-      }
-    }
+    node.access = await openAccess(node.handle);
     node.size = node.access.getSize();
   }
 
@@ -310,20 +300,23 @@ export class Disk {
 
   private moveReplaces: boolean | null = null;
 
-  /** replaces finds out, once, whether the browser's move replaces a file in one step. */
-  private async replaces(sample: FileHandle): Promise<boolean> {
-    if (this.moveReplaces !== null || !sample.move) return this.moveReplaces ?? false;
-    const folder = this.root.handle;
+  /** replaces finds out, once, whether the browser's move replaces a file in one step. It tries in the trash. */
+  private async replaces(): Promise<boolean> {
+    if (this.moveReplaces !== null) return this.moveReplaces;
+    const folder = await this.trashFolder();
+    const to = await folder.getFileHandle("to", { create: true });
+    const from = await folder.getFileHandle("from", { create: true });
     try {
-      await folder.getFileHandle(".move-to", { create: true });
-      await (await folder.getFileHandle(".move-from", { create: true })).move!(folder, ".move-to");
+      await from.move!(folder, to.name);
       this.moveReplaces = true;
     } catch {
       this.moveReplaces = false;
-      await folder.removeEntry(".move-from").catch(() => {});
     }
-    await folder.removeEntry(".move-to").catch(() => {});
     return this.moveReplaces;
+  }
+
+  private async trashFolder(): Promise<FolderHandle> {
+    return (this.trash ??= await this.root.handle.getDirectoryHandle(trashName, { create: true }));
   }
 
   /** journaled runs a rename that takes several steps, noted down first so that redo can finish it after a crash. */
@@ -343,16 +336,26 @@ export class Disk {
     }
   }
 
+  /** readJournal returns null when there is no journal, or one that was never whole: then nothing has begun. */
+  private async readJournal(): Promise<{ from: string; to: string } | null> {
+    try {
+      const access = await openAccess(await this.root.handle.getFileHandle(journalName));
+      try {
+        const bytes = new Uint8Array(access.getSize());
+        access.read(bytes, { at: 0 });
+        return JSON.parse(new TextDecoder().decode(bytes));
+      } finally {
+        access.close();
+      }
+    } catch {
+      return null;
+    }
+  }
+
   /** redo finishes the rename in the journal. */
   private async redo() {
-    let entry: { from: string; to: string };
-    try {
-      const file = await this.root.handle.getFileHandle(journalName);
-      const text = await ((await file.getFile()) as unknown as Blob).text();
-      entry = JSON.parse(text);
-    } catch {
-      return; // no journal, or one that was never whole: then nothing has begun
-    }
+    const entry = await this.readJournal();
+    if (!entry) return;
     const source = await walk(this.root, parts(entry.from));
     if (source?.isFolder) {
       const [folder, name] = await this.place(entry.to);
@@ -364,6 +367,19 @@ export class Disk {
       await this.moveNode(source, folder, name);
     }
     await this.root.handle.removeEntry(journalName);
+  }
+}
+
+/** openAccess waits for a file that the worker of a closed page still holds. */
+async function openAccess(file: FileHandle): Promise<AccessHandle> {
+  const begin = Date.now();
+  for (;;) {
+    try {
+      return await file.createSyncAccessHandle();
+    } catch (error) {
+      if ((error as Error).name !== "NoModificationAllowedError" || Date.now() - begin > patience) throw error;
+      await new Promise((done) => setTimeout(done, 50));
+    }
   }
 }
 
