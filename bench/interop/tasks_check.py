@@ -8,7 +8,8 @@ the two additions of docs/eval.md. A log-likelihood may differ by 1e-4 of itself
 numbers whose rounding depends on the order in which an engine adds. Picks and accuracies must be equal; where two choices
 are closer than that bound either pick is right, which is counted.
 Perplexity: the loop of transformers' documentation for max_length T+1 and strides T, T/2 and T/4; the mean loss may differ
-by 1e-5 of itself. Logits of the first window: by 1e-4 of the largest.
+by 1e-5 of itself. Logits of the first window: by 1e-4 of the largest. In TEXT special tokens are ordinary text, as they are
+for `tezgah eval --text`; in tasks they are tokens. The ids of both must be ours.
 Prints one JSON line; exits 1 when something differs. make_tasks.py makes a task file."""
 import json, os, subprocess, sys, tempfile
 import torch
@@ -21,6 +22,7 @@ tok = AutoTokenizer.from_pretrained(folder)
 model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 T = model.config.max_position_embeddings
 encode = lambda s: tok(s, add_special_tokens=False)["input_ids"]
+encode_plain = lambda s: tok(s, add_special_tokens=False, split_special_tokens=True)["input_ids"]  # special tokens are text
 start = tok.bos_token_id if tok.bos_token_id is not None else tok.eos_token_id
 
 
@@ -112,7 +114,13 @@ def perplexity(ids, stride):
     return total / count, count
 
 
-ids = encode(open(path, encoding="utf-8", newline="").read()) + [tok.eos_token_id]
+text = open(path, encoding="utf-8", newline="").read()
+ids = encode_plain(text) + [tok.eos_token_id]
+for name, theirs, flags in (("plain", ids[:-1], []), ("special", encode(text), ["--specials"])):
+    ours_ids = json.loads(run("tokenizer", "encode", *flags, "--json", "--tokenizer", llm, path))
+    out[name + "_ids"] = len(theirs)
+    if ours_ids != theirs:
+        problems.append(f"{name} ids of the text: {len(ours_ids)} from tezgah, {len(theirs)} from transformers, which are not the same")
 out["perplexity"] = []
 for stride in sorted({T, max(1, T // 2), max(1, T // 4)}, reverse=True):
     want, count = perplexity(ids, stride)
