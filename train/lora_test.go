@@ -338,6 +338,9 @@ func TestLoRAChats(t *testing.T) {
 	cfg.LoRA, cfg.MaxSteps, cfg.Schedule.LR, cfg.Schedule.MinLR = model.LoRA{Rank: 16}, 24, 1e-2, 1e-3
 	whole, parts := filepath.Join(dir, "whole"), filepath.Join(dir, "parts")
 	res := runAll(t, whole, cfg)
+	if log, err := os.ReadFile(filepath.Join(whole, runlog.FileName)); err != nil || !bytes.Contains(log, []byte("fine-tune all weights first")) {
+		t.Errorf("the log does not say that the added tokens stay frozen, %v", err)
+	}
 	l := losses(t, whole)
 	// The frozen embedding of this tiny model bounds its logits: 3.2 is about
 	// what any adapter reaches.

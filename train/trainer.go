@@ -237,6 +237,10 @@ func (t *Trainer) settleModel() error {
 		if len(d.chats.Added) > 0 && t.cfg.InitFrom != "" {
 			t.notice(fmt.Sprintf("the tokenizer gets %s for the chat template %s: %d ids, the model has %d",
 				strings.Join(d.chats.Added, ", "), d.template, d.vocab, m.VocabSize))
+			if t.cfg.LoRA.Ok() {
+				t.notice("their vectors are drawn at random and stay so, because --lora trains the adapters alone, and a model that has " +
+					"read little learns conversations badly around them: fine-tune all weights first (without --lora), then adapters on what comes out")
+			}
 		}
 		m.VocabSize = max(m.VocabSize, d.vocab)
 	}
