@@ -2,6 +2,7 @@ package webgpu
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"tezgah/gpu"
@@ -22,11 +23,18 @@ func (t Tile) String() string {
 	return fmt.Sprintf("%dx%dx%d-%dx%d-b%d-p%d-u%d", t.BM, t.BN, t.BK, 4*t.MQ, 4*t.NQ, t.Bufs, t.Pad, t.Unroll)
 }
 
-// parseTile reads what String writes.
+// parseTile reads what String writes: the numbers between its signs.
 func parseTile(name string) (t Tile, ok bool) {
-	_, err := fmt.Sscanf(name, "%dx%dx%d-%dx%d-b%d-p%d-u%d", &t.BM, &t.BN, &t.BK, &t.MQ, &t.NQ, &t.Bufs, &t.Pad, &t.Unroll)
+	numbers := strings.FieldsFunc(name, func(c rune) bool { return c < '0' || c > '9' })
+	fields := []*int{&t.BM, &t.BN, &t.BK, &t.MQ, &t.NQ, &t.Bufs, &t.Pad, &t.Unroll}
+	if len(numbers) != len(fields) {
+		return Tile{}, false
+	}
+	for i, n := range numbers {
+		*fields[i], _ = strconv.Atoi(n) // what is no number leaves 0, and String finds it
+	}
 	t.MQ, t.NQ = t.MQ/4, t.NQ/4
-	if err != nil || t.BM < 1 || t.BN < 1 || t.MQ < 1 || t.NQ < 1 || t.Bufs < 1 || t.Bufs > 2 || t.Pad < 0 || t.BK < 8 || t.BK%8 != 0 ||
+	if t.BM < 1 || t.BN < 1 || t.MQ < 1 || t.NQ < 1 || t.Bufs < 1 || t.Bufs > 2 || t.Pad < 0 || t.BK < 8 || t.BK%8 != 0 ||
 		t.Unroll < 1 || t.BK%t.Unroll != 0 || t.BM%(16*t.MQ) != 0 || t.BN%(32*t.NQ) != 0 || t.String() != name {
 		return Tile{}, false
 	}

@@ -8,15 +8,11 @@
 package matrix
 
 import (
-	"embed"
 	"encoding/binary"
 	"fmt"
 )
 
 //go:generate ./gen.sh
-
-//go:embed *.spv
-var modules embed.FS
 
 // Module returns the SPIR-V of a kernel, such as "matmul", for inputs of "f16" or
 // "bf16".

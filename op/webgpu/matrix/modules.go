@@ -1,0 +1,8 @@
+//go:build !js
+
+package matrix
+
+import "embed"
+
+//go:embed *.spv
+var modules embed.FS

@@ -1,0 +1,6 @@
+package matrix
+
+import "embed"
+
+// modules is empty in a browser, which takes WGSL alone.
+var modules embed.FS
