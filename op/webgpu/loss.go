@@ -8,10 +8,10 @@ type lossShape struct {
 	keep, batch, groups int
 }
 
-// chooseLoss looks at V alone. Two workgroups on each multiprocessor of a large
-// GPU keep its memory busy, and their rows stay in its cache.
+// chooseLoss looks at V alone. Four workgroups on each multiprocessor of a large
+// GPU keep its memory busy; fewer and more are both slower.
 func chooseLoss(v int) lossShape {
-	return lossShape{keep: min(8, ceil(v/4, 256)), batch: 4, groups: 264}
+	return lossShape{keep: min(8, ceil(v/4, 256)), batch: 2, groups: 528}
 }
 
 // CrossEntropy computes each row's loss and, with Grad, the gradient in the

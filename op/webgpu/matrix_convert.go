@@ -67,6 +67,19 @@ func (v *conversions) forget(mem *gpu.Buffer, offset, n uint64) {
 	v.held = kept
 }
 
+// startOver forgets everything, so that what follows finds the slots as the step
+// before did: equal steps then take equal slots, whose bind groups are there. It
+// is called when the host waits, which ends a step.
+func (v *conversions) startOver() {
+	v.held, v.clock = v.held[:0], 0
+	for i := range v.small {
+		v.small[i].used = 0
+	}
+	for i := range v.large {
+		v.large[i].used = 0
+	}
+}
+
 // free gives the scratch memory back.
 func (v *conversions) free(b *Backend) {
 	for _, ring := range [][]slot{v.small[:], v.large[:]} {

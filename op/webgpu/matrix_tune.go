@@ -186,6 +186,9 @@ func matrixSplits(m, n, k int, bindingBytes uint64) int {
 	tiles := ceil(m, 128) * ceil(n, 128)
 	best, bestGain := 1, 0.0
 	for s := 1; s <= 16 && s*512 <= k && uint64(4*s)*uint64(roundUp(m, 256))*uint64(roundUp(n, 256)) <= min(bindingBytes, 256<<20); s++ {
+		if k%64 == 0 && k%(64*s) != 0 {
+			continue // the operands would need padding, and copies of their own
+		}
 		waves := float64(tiles*s) / slots
 		gain := waves / math.Ceil(waves)
 		if s > 1 {

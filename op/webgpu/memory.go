@@ -154,6 +154,7 @@ func (b *Backend) Write(dst op.Tensor, p []byte) error {
 
 // Read waits for all work and copies src to p.
 func (b *Backend) Read(p []byte, src op.Tensor) error {
+	b.matrix.converted.startOver()
 	mem, offset, _ := place(src)
 	return b.dev.Download(mem, offset, p)
 }
