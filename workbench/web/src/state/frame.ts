@@ -34,3 +34,17 @@ export function batch<T>(take: (items: T[]) => void): (item: T) => void {
     ask();
   };
 }
+
+const slots: (() => void)[] = [];
+
+function runSlot(): void {
+  slots.shift()?.();
+  if (slots.length > 0) requestAnimationFrame(runSlot);
+}
+
+/** Runs heavy updates one a frame, so that four charts never share one frame. */
+export function oneAFrame(run: () => void): void {
+  if (document.hidden) return void setTimeout(run, 250);
+  slots.push(run);
+  if (slots.length === 1) requestAnimationFrame(runSlot);
+}

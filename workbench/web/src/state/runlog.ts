@@ -23,6 +23,9 @@ class Column {
   }
 }
 
+/** As often as charts follow a run, at most; what the eye sees of a curve is not faster. */
+const drawnMs = 330;
+
 /** The log writes numbers that are not finite as strings. */
 function toNumber(v: number | string | undefined): number {
   if (typeof v === "number") return v;
@@ -55,7 +58,7 @@ export class RunLog {
 
   private line = 0;
   private stop?: AbortController;
-  private readonly changed = perFrame(() => this.version.update((v) => v + 1), 200);
+  private readonly changed = perFrame(() => this.version.update((v) => v + 1), drawnMs);
 
   constructor(readonly name: string) {}
 

@@ -11,7 +11,7 @@ import { tokenStrip } from "../ui/tokens";
 import { liveText, pickTokenizer, tokenizerName } from "./state";
 
 /** As many tokens as are shown; more would slow the page and help nobody. */
-const shown = 4000;
+const shown = 3000;
 const largestText = 256 * 1024;
 const typingMs = 120;
 
@@ -88,8 +88,7 @@ function strip(encoded: () => Encoded | undefined): Child {
   });
   effect(() => {
     const list = encoded()?.tokens ?? [];
-    view.clear();
-    view.append(list.slice(0, shown).map((t, i) => ({ text: t.text, class: colour(t.id, list[i - 1]?.id, t.special) })));
+    view.replace(list.slice(0, shown).map((t, i) => ({ text: t.text, class: colour(t.id, list[i - 1]?.id, t.special) })));
   });
   return [view.element, () => ((encoded()?.tokens.length ?? 0) > shown ? h("p.muted", m.tokenizer.capped(fmt.number(shown), fmt.number(encoded()!.tokens.length))) : null)];
 }

@@ -18,8 +18,8 @@ const smoothing = signal(0.6);
 const logScale = signal(false);
 const axis = signal<Axis>("step");
 
-/** Points a line may have: about two for each pixel of a wide screen. */
-const buckets = 450;
+/** Half the points that a line may have: about one for each pixel of a chart. */
+const buckets = 300;
 const comparedAtMost = 5;
 
 const compared = computed(() => (route().query.get("compare") ?? "").split(",").filter(Boolean).slice(0, comparedAtMost));

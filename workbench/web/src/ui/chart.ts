@@ -1,6 +1,7 @@
 // A chart of lines that change: uPlot with the page's colours, a readout of the
 // values under the cursor, and zoom by dragging that several charts share.
 import uPlot from "uplot";
+import { oneAFrame } from "../state/frame";
 import { h } from "./dom";
 import { effect, onCleanup, signal, type Signal } from "./reactive";
 import { theme } from "./theme";
@@ -49,14 +50,20 @@ export function chart(options: ChartOptions): HTMLElement {
     readout.replaceChildren(...lines.filter((l) => !l.quiet).map((l) => readoutRow(l, at, options)));
   };
   // Nothing is drawn before the page has given the chart a width.
-  const observer = new ResizeObserver(() => width.set(host.clientWidth));
-  observer.observe(host);
+  const sized = new ResizeObserver(() => width.set(host.clientWidth));
+  sized.observe(host);
+  // A chart out of sight is not drawn.
+  const inSight = signal(true);
+  const seen = new IntersectionObserver((entries) => inSight.set(entries.at(-1)!.isIntersecting), { rootMargin: "200px" });
+  seen.observe(host);
   onCleanup(() => {
-    observer.disconnect();
+    sized.disconnect();
+    seen.disconnect();
     plot?.destroy();
   });
 
-  effect(() => {
+  const draw = () => {
+    if (!inSight()) return;
     lines = options.lines();
     host.setAttribute("aria-label", options.describe());
     if (!plot || plot.cursor.idx == null) write(null);
@@ -71,7 +78,8 @@ export function chart(options: ChartOptions): HTMLElement {
     } else plot.setData(data, false);
     if (plot.width !== width.peek()) plot.setSize({ width: width.peek(), height });
     showRange(plot, options.range(), data[0] as number[]);
-  });
+  };
+  effect(draw, oneAFrame);
   return element;
 }
 

@@ -58,6 +58,9 @@ function stale(r: Reader): boolean {
   return false;
 }
 
+/** Decides when an effect runs again after a change. */
+export type Schedule = (run: () => void) => void;
+
 function schedule(run: () => void): void {
   queue.push(run);
   if (scheduled) return;
@@ -160,10 +163,11 @@ function dispose(o: Owner): void {
 }
 
 /**
- * Runs f now, and again whenever something that it read has changed. What f
- * made under itself is disposed of before each run. Returns the way to end it.
+ * Runs f now, and again whenever something that it read has changed, in the
+ * next microtask unless `when` says otherwise. What f made under itself is
+ * disposed of before each run. Returns the way to end it.
  */
-export function effect(f: () => void): () => void {
+export function effect(f: () => void, when: Schedule = schedule): () => void {
   const own: Owner = { cleanups: [] };
   let waiting = false;
   let ended = false;
@@ -172,7 +176,7 @@ export function effect(f: () => void): () => void {
     invalidate() {
       if (waiting || ended) return;
       waiting = true;
-      schedule(run);
+      when(run);
     },
   };
   function run(): void {

@@ -22,8 +22,13 @@ export interface StripOptions {
 export interface Strip {
   element: HTMLElement;
   append(tokens: StripToken[]): void;
+  /** Shows these tokens instead, keeping the spans at the start that stay as they are. */
+  replace(tokens: StripToken[]): void;
   clear(): void;
 }
+
+/** Tokens that are added in one frame; more would hold it up. */
+const perFrameTokens = 400;
 
 export function tokenStrip(options: StripOptions): Strip {
   const id = newId("strip");
@@ -76,17 +81,39 @@ export function tokenStrip(options: StripOptions): Strip {
   });
   onCleanup(() => endBox());
 
+  let shown: StripToken[] = [];
+  let waiting: StripToken[] = [];
+  const append = (list: StripToken[]) => {
+    const fragment = document.createDocumentFragment();
+    for (const token of list) fragment.append(tokenSpan(token, count++, options.marks ?? false));
+    tokens.append(fragment);
+    shown.push(...list);
+  };
+  const appendSome = () => {
+    append(waiting.splice(0, perFrameTokens));
+    if (waiting.length > 0) requestAnimationFrame(appendSome);
+  };
+  const cut = (to: number) => {
+    while (tokens.childElementCount > to) tokens.lastElementChild!.remove();
+    shown.length = Math.min(shown.length, to);
+    count = shown.length;
+    hide();
+  };
+
   return {
     element,
-    append(list) {
-      const fragment = document.createDocumentFragment();
-      for (const token of list) fragment.append(tokenSpan(token, count++, options.marks ?? false));
-      tokens.append(fragment);
+    append,
+    replace(list) {
+      const idle = waiting.length === 0;
+      let same = 0;
+      while (same < shown.length && same < list.length && shown[same]!.text === list[same]!.text && shown[same]!.class === list[same]!.class) same++;
+      cut(same);
+      waiting = list.slice(same);
+      if (idle) appendSome();
     },
     clear() {
-      tokens.replaceChildren();
-      count = 0;
-      hide();
+      waiting = [];
+      cut(0);
     },
   };
 }
