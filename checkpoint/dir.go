@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,12 +22,22 @@ type Checkpoint struct {
 	SizeBytes int64
 }
 
-var checkpointName = regexp.MustCompile(`^step-(\d{9,18})\.llm$`)
-
 // CheckpointPath returns where the checkpoint after the given step belongs:
 // RUN/step-000001000.llm.
 func CheckpointPath(run string, step int64) string {
 	return filepath.Join(run, fmt.Sprintf("step-%09d.llm", step))
+}
+
+// checkpointStep undoes CheckpointPath for a name without folder: 9 to 18
+// digits, which an int64 holds.
+func checkpointStep(name string) (step int64, ok bool) {
+	digits, ok1 := strings.CutPrefix(name, "step-")
+	digits, ok2 := strings.CutSuffix(digits, ".llm")
+	if !ok1 || !ok2 || len(digits) < 9 || len(digits) > 18 || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	step, err := strconv.ParseInt(digits, 10, 64)
+	return step, err == nil
 }
 
 // List returns the checkpoints of a run folder, oldest first. Other files are
@@ -40,18 +49,14 @@ func List(run string) ([]Checkpoint, error) {
 	}
 	var cs []Checkpoint
 	for _, e := range files {
-		m := checkpointName.FindStringSubmatch(e.Name())
-		if m == nil || !e.Type().IsRegular() {
+		step, ok := checkpointStep(e.Name())
+		if !ok || !e.Type().IsRegular() {
 			continue
 		}
 		st, err := e.Info()
 		if errors.Is(err, os.ErrNotExist) {
 			continue // removed since the folder was read
 		}
-		if err != nil {
-			return nil, err
-		}
-		step, err := strconv.ParseInt(m[1], 10, 64)
 		if err != nil {
 			return nil, err
 		}

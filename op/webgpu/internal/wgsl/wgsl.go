@@ -41,10 +41,11 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
+
+	"tezgah/internal/re"
 )
 
 // SharedFile is the preamble of every kernel.
@@ -74,7 +75,7 @@ type kernel struct {
 	file, preamble, text string
 }
 
-var marker = regexp.MustCompile(`^\s*// --- KERNEL: (\w+) ---\s*$`)
+var marker = re.MustCompile(`^\s*// --- KERNEL: (\w+) ---\s*$`)
 
 // Load reads every *.wgsl file in the root of a folder. Errors name the file:
 // no shared preamble, a marker in it, a file without a kernel, two kernels of
@@ -207,9 +208,9 @@ func (l *Folder) Source(name string, f Features, defines ...Define) (string, err
 }
 
 var (
-	comment      = regexp.MustCompile(`//[^\n]*`)
-	usesF16      = regexp.MustCompile(`\bf16\b|\b(?:vec[234]|mat[234]x[234])h\b|\b\d+(?:\.\d*)?h\b`)
-	usesSubgroup = regexp.MustCompile(`\bsubgroup[A-Z]\w*\s*\(|@builtin\(\s*subgroup_`)
+	comment      = re.MustCompile(`//[^\n]*`)
+	usesF16      = re.MustCompile(`\bf16\b|\b(?:vec[234]|mat[234]x[234])h\b|\b\d+(?:\.\d*)?h\b`)
+	usesSubgroup = re.MustCompile(`\bsubgroup[A-Z]\w*\s*\(|@builtin\(\s*subgroup_`)
 )
 
 // enables gives the enable lines that a text needs.
@@ -233,12 +234,12 @@ func enables(text string, f Features) (string, error) {
 	return lines, nil
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+var identifier = re.MustCompile(`^[A-Za-z_]\w*$`)
 
 // declaration matches the line that declares a constant; the groups are what
 // is before the value, and the value.
-func declaration(name string) *regexp.Regexp {
-	return regexp.MustCompile(`(?m)^(\s*const\s+` + regexp.QuoteMeta(name) + `\s*(?::\s*\w+\s*)?=\s*)([^;\n]+);`)
+func declaration(name string) *re.Regexp {
+	return re.MustCompile(`(?m)^(\s*const\s+` + re.QuoteMeta(name) + `\s*(?::\s*\w+\s*)?=\s*)([^;\n]+);`)
 }
 
 func declared(text, name string) bool { return declaration(name).MatchString(text) }
@@ -248,8 +249,7 @@ func define(text string, d Define) (string, error) {
 	if !identifier.MatchString(d.Name) {
 		return "", fmt.Errorf("cannot define %q: it is not a name", d.Name)
 	}
-	re := declaration(d.Name)
-	at := re.FindStringSubmatchIndex(text)
+	at := declaration(d.Name).FindStringSubmatchIndex(text)
 	if at == nil {
 		return "", fmt.Errorf("cannot define %s: there is no line `const %s = …;`", d.Name, d.Name)
 	}
@@ -259,7 +259,7 @@ func define(text string, d Define) (string, error) {
 	return text[:at[4]] + d.Value + text[at[5]:], nil
 }
 
-var condition = regexp.MustCompile(`^\s*//\s*#(\w+)\s*(!?)\s*(\w*)\s*$`)
+var condition = re.MustCompile(`^\s*//\s*#(\w+)\s*(!?)\s*(\w*)\s*$`)
 
 // conditions empties the lines that #if, #else and #endif leave out.
 func conditions(text string, f Features) (string, error) {
