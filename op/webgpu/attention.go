@@ -158,6 +158,9 @@ func (b *Backend) backwardKernel(name string, d int, doc bool) (*kernel, backwar
 func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 	dims, kvh, doc := a.Q.Dims, a.K.Dims[2], a.DocStart.Ok()
 	d, rows := dims[3], dims[0]*dims[1]*dims[2]
+	if b.matrixAttends(d) {
+		return b.matrixAttentionBackward(a)
+	}
 	stats := uint64(8 * rows)
 	k, _ := b.backwardKernel("attention_backward_delta", d, false)
 	c := b.begin(k)
@@ -168,12 +171,6 @@ func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 	c.attentionDims(a.Q, a.K, 0, a.Scale)
 	if err := c.groups((rows + 15) / 16); err != nil {
 		return err
-	}
-	if b.matrixAttends(d) {
-		if err := b.matrixAttentionBackward(a, partDQ, stats); err != nil {
-			return err
-		}
-		return b.matrixAttentionBackward(a, partDKDV, stats)
 	}
 	operands := func(c *call) {
 		c.in(a.Q)

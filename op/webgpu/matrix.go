@@ -15,12 +15,14 @@ import (
 // matrix/matmul.comp and padded to whole tiles; the product then reads no
 // float32.
 type matrixUnits struct {
-	fragments map[tensor.DType]matrix.Fragment // what the device multiplies
-	rounding  tensor.DType                     // F32: off
-	converted conversions
-	tiles     map[matrixShape]matrix.Tile           // chosen
-	disk      map[string]string                     // shape to tile, kept on disk
-	attention [attentionParts]*matrix.AttentionTile // fixed by benchmarks, else nil
+	fragments       map[tensor.DType]matrix.Fragment // what the device multiplies
+	rounding        tensor.DType                     // F32: off
+	converted       conversions
+	tiles           map[matrixShape]matrix.Tile           // chosen
+	disk            map[string]string                     // shape to tile, kept on disk
+	attention       [attentionParts]*matrix.AttentionTile // fixed by benchmarks, else nil
+	attentionChosen map[attentionClass]matrix.AttentionTile
+	attentionDisk   map[string]string // class to tile
 }
 
 // findMatrixUnits chooses a fragment for each type that the device multiplies and

@@ -161,7 +161,6 @@ func (a *attnBench) tiles(tb testing.TB, part attentionPart, input tensor.DType,
 	d, l := a.z.c/a.z.h, a.b.dev.Limits()
 	for _, t := range allAttentionTiles() {
 		if !t.Fits(a.b.matrix.fragments[input], d, l.Invocations, min(l.WorkgroupMemory, attentionMemory)) || t.Convert && !a.b.dev.Info().Matrix2 ||
-			part == partForward && t.Strip != t.Other ||
 			len(wanted) > 0 && !slices.Contains(wanted, t.String()) {
 			continue
 		}

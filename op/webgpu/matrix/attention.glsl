@@ -40,9 +40,7 @@ layout(constant_id = 4) const uint XK = 16;
 layout(constant_id = 5) const uint D = 64; // head size, a multiple of XN and XK
 layout(constant_id = 6) const uint OWN = 1;
 layout(constant_id = 7) const uint OTHER = 64;
-#ifndef STRIP
-layout(constant_id = 8) const uint STRIP = 64; // a part of OTHER, a multiple of XN and XK
-#endif
+layout(constant_id = 8) const uint STRIP = 32; // a part of OTHER, a multiple of XN and XK
 layout(constant_id = 9) const bool HAS_DOC = false;
 layout(constant_id = 10) const bool EARLY = true; // fetch a tile while the one before is in use
 layout(constant_id = 11) const bool LOCKSTEP = false; // a subgroup's threads always go together
@@ -119,9 +117,28 @@ void findPlaces() {
 #endif
 }
 
+// nearest rounds to 16 bits, where a conversion would not: to the nearest, by
+// splitting (Dekker, 1971). NVIDIA's driver cuts bits off for bfloat16.
+#ifdef BF16
+#define NEAREST(T) \
+  T nearest(T x) { \
+    precise T c = x * 65537.0; \
+    precise T low = c - x; \
+    precise T high = c - low; \
+    return high; \
+  }
+#else
+#define NEAREST(T) \
+  T nearest(T x) { return x; }
+#endif
+NEAREST(float)
+NEAREST(vec4)
+
 spirv_instruction(id = 124) uint bits(HALF2 x); // OpBitcast
 
 uvec4 eight(vec4 x, vec4 y) {
+  x = nearest(x);
+  y = nearest(y);
   return uvec4(bits(HALF2(x.xy)), bits(HALF2(x.zw)), bits(HALF2(y.xy)), bits(HALF2(y.zw)));
 }
 
@@ -142,18 +159,20 @@ const uint LOADS = (OTHER * DO + THREADS - 1) / THREADS; // of a thread
 
 // OWN_FRAGMENTS makes left factors of the subgroup's rows of a tensor, of which the
 // workgroup's begin at row0; those after `last` become copies of it. It goes
-// through a tile, in pieces.
+// through a tile, in pieces; TAKE takes the fragments that are in a piece.
 #define OWN_FRAGMENTS(fragments, tile, next, source, base, stride, row0, last, times) \
   [[unroll]] for (uint piece = 0; piece < TILE; piece += OTHER) { \
     FETCH(next, source, base, stride, row0 + piece, last) \
     KEEP(tile, next, times) \
     barrier(); \
-    [[unroll]] for (uint r = 0; r < OWN; r++) { \
-      uint at = sub * ROWS + r * XM - piece; \
-      if (at < OTHER) \
-        [[unroll]] for (uint c = 0; c < KD; c++) coopMatLoad(fragments[r * KD + c], tile, at * STEP + c * (XK / 8), STEP, BY_ROWS); \
-    } \
+    TAKE(fragments, tile, piece) \
     barrier(); \
+  }
+#define TAKE(fragments, tile, piece) \
+  [[unroll]] for (uint r = 0; r < OWN; r++) { \
+    uint at = sub * ROWS + r * XM - piece; \
+    if (at < OTHER) \
+      [[unroll]] for (uint c = 0; c < KD; c++) coopMatLoad(fragments[r * KD + c], tile, at * STEP + c * (XK / 8), STEP, BY_ROWS); \
   }
 
 // STORE_ROWS writes a SUM whose first row is row `row` of T; rows after T are left

@@ -4,8 +4,7 @@ import "fmt"
 
 // AttentionTile is how the attention kernels divide their work. A workgroup has
 // Subgroups subgroups that own Own fragments of rows each; Other rows of the other
-// side lie in workgroup memory at a time, and Strip of them are multiplied at once
-// (all of them in the forward pass).
+// side lie in workgroup memory at a time, and Strip of them are multiplied at once.
 type AttentionTile struct {
 	Subgroups, Own, Other, Strip int
 	Early                        bool // fetch a tile while the one before is in use
@@ -45,7 +44,7 @@ func (t AttentionTile) Threads(f Fragment) int { return t.Subgroups * f.Threads 
 func (t AttentionTile) Memory(f Fragment, d int) int {
 	tiles := 2 * t.Other * (d + 8) * 2
 	spare := t.Subgroups * f.M * (f.N + 4) * 4
-	stage := t.Subgroups * 2 * t.Own * f.M * (max(t.Other, f.K) + 8) * 2
+	stage := t.Subgroups * 2 * t.Own * f.M * (max(t.Strip, f.K) + 8) * 2
 	if t.Convert {
 		stage = 0
 	}

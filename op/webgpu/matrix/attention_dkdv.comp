@@ -84,7 +84,8 @@ void gather(uint strip) {
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
       EACH(i) {
-        float p = exp2(s[r * NS + j][i]), ds = p * dp[r * NS + j][i];
+        float p = exp2(s[r * NS + j][i]), ds = nearest(p * dp[r * NS + j][i]);
+        p = nearest(p);
 #ifdef NV_CONVERT
         s[r * NS + j][i] = p;
         dp[r * NS + j][i] = ds;

@@ -1,14 +1,15 @@
 // The gradient of attention's queries on matrix units: dq (B, T, H, D) =
 // scale·Σ_keys ds·k with ds = p·(dout·v − delta) and p = exp2(score − lse); see
 // attention.glsl for how, 10_backward_attention.wgsl for the plain twin. q, dout
-// (B, T, H, D), k, v (B, T, KVH, D), stats (B, H, T): lse·log2(e) and delta,
-// doc_start (B, T).
+// (B, T, H, D), k, v (B, T, KVH, D), lse (B, H, T), doc_start (B, T). What out
+// (B, T, H, D) is for: delta = Σ_d dout·out of a row, which is written to stats
+// (B, H, T), behind lse·log2(e), for attention_dkdv.
 //
 // Own rows: queries, times scale·log2(e), and their dout; other rows: keys, in
 // order. 1-D dispatch over B·H·ceil(T/TILE), the long rows first.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#define SLOT_DIMS 7
+#define SLOT_DIMS 9
 #define STAGE_WIDTH STRIP
 #define STAGE_ROWS ROWS
 #include "attention.glsl"
@@ -17,9 +18,11 @@ layout(set = 0, binding = 0) readonly buffer Q_ { vec4 q[]; };
 layout(set = 0, binding = 1) readonly buffer K_ { vec4 k[]; };
 layout(set = 0, binding = 2) readonly buffer V_ { vec4 v[]; };
 layout(set = 0, binding = 3) readonly buffer DOut_ { vec4 dout[]; };
-layout(set = 0, binding = 4) readonly buffer Stats_ { vec2 stats[]; };
-layout(set = 0, binding = 5) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
-layout(set = 0, binding = 6) buffer DQ_ { float dq[]; };
+layout(set = 0, binding = 4) readonly buffer Out_ { vec4 out_[]; };
+layout(set = 0, binding = 5) readonly buffer LSE_ { float lse[]; };
+layout(set = 0, binding = 6) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
+layout(set = 0, binding = 7) buffer DQ_ { float dq[]; };
+layout(set = 0, binding = 8) writeonly buffer Stats_ { vec2 stats[]; };
 
 shared uvec4 kt[OTHER * STEP];
 shared uvec4 vt[OTHER * STEP];
@@ -28,6 +31,14 @@ shared float minusLSE[TILE];
 shared float minusDelta[TILE];
 
 uint mine, mineLast; // the subgroup's first row and last row in T
+// KEEP_DOTS writes the sums of the products of eight pairs each.
+#define KEEP_DOTS(tile, left, right) \
+  [[unroll]] for (uint i = 0; i < LOADS; i++) { \
+    uint e = i * THREADS + lid; \
+    if (OTHER * DO % THREADS == 0 || e < OTHER * DO) \
+      tile[e / DO * STEP + e % DO].x = floatBitsToUint(dot(left[2 * i], right[2 * i]) + dot(left[2 * i + 1], right[2 * i + 1])); \
+  }
+
 LEFT qf[OWN * KD];
 LEFT of[OWN * KD];
 SUM s[OWN * NS];  // score − lse of a strip, then ds
@@ -78,10 +89,10 @@ void gather(uint strip) {
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
 #ifdef NV_CONVERT
-      EACH(i) s[r * NS + j][i] = exp2(s[r * NS + j][i]) * dp[r * NS + j][i];
+      EACH(i) s[r * NS + j][i] = nearest(exp2(s[r * NS + j][i]) * dp[r * NS + j][i]);
       ds[r * KS + j] = LEFT(s[r * NS + j]);
 #else
-      EACH(i) stage[place[i] + r * XM * STAGE_STEP + j * XN] = HALF(exp2(s[r * NS + j][i]) * dp[r * NS + j][i]);
+      EACH(i) stage[place[i] + r * XM * STAGE_STEP + j * XN] = HALF(nearest(exp2(s[r * NS + j][i]) * dp[r * NS + j][i]));
 #endif
     }
 #ifndef NV_CONVERT
@@ -126,16 +137,28 @@ void main() {
     least = uint(doc_start[sequence * t + min(mine, last)]);
     most = uint(doc_start[sequence * t + mineLast]);
   }
-  for (uint i = lid; i < TILE; i += THREADS) {
-    uint row = min(row0 + i, last);
-    vec2 st = stats[(sequence * h + head) * t + row];
-    minusLSE[i] = -st.x;
-    minusDelta[i] = -st.y;
-    if (HAS_DOC) seen[i] = float(doc_start[sequence * t + row]);
-  }
+  if (HAS_DOC)
+    for (uint i = lid; i < TILE; i += THREADS) seen[i] = float(doc_start[sequence * t + min(row0 + i, last)]);
   vec4 nextK[2 * LOADS], nextV[2 * LOADS];
   OWN_FRAGMENTS(qf, kt, nextK, q, qBase, qStride, row0, last, (scale * LOG2E))
-  OWN_FRAGMENTS(of, vt, nextV, dout, qBase, qStride, row0, last, 1.0)
+  [[unroll]] for (uint piece = 0; piece < TILE; piece += OTHER) {
+    FETCH(nextV, dout, qBase, qStride, row0 + piece, last)
+    FETCH(nextK, out_, qBase, qStride, row0 + piece, last)
+    KEEP(vt, nextV, 1.0)
+    KEEP_DOTS(kt, nextV, nextK)
+    barrier();
+    TAKE(of, vt, piece)
+    for (uint i = lid; i < min(OTHER, TILE - piece); i += THREADS) {
+      float delta = 0.0;
+      for (uint c = 0; c < DO; c++) delta += uintBitsToFloat(kt[i * STEP + c].x);
+      uint row = row0 + piece + i, at = (sequence * h + head) * t + row;
+      vec2 st = row <= last ? vec2(lse[at] * LOG2E, delta) : vec2(0.0);
+      minusLSE[piece + i] = -st.x;
+      minusDelta[piece + i] = -st.y;
+      if (row <= last) stats[at] = st;
+    }
+    barrier();
+  }
   uint k0 = firstKey / OTHER * OTHER;
   FETCH(nextK, k, kvBase, kvStride, k0, last)
   FETCH(nextV, v, kvBase, kvStride, k0, last)

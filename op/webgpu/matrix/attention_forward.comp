@@ -3,14 +3,14 @@
 // q (B, T, H, D), k, v (B, T, KVH, D), doc_start (B, T).
 //
 // Own rows: queries, times scale·log2(e); other rows: keys, in order. Weights are
-// exp2(score − mark),
-// where a row's mark is the largest score at the time it was set. It is set anew,
-// and what was summed scaled, when a score is more than LIMIT above it: seldom after
-// the first tile. 1-D dispatch over B·H·ceil(T/TILE), the long rows first.
+// exp2(score − mark), where a row's mark is its largest score at the time when it
+// was set. It is set anew, and what was summed scaled, when a score is more than
+// LIMIT above it: seldom after the first strip. A row's result depends on no other
+// row, and on STRIP alone of the sizes of tiles. 1-D dispatch over B·H·ceil(T/TILE),
+// the long rows first.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define SLOT_DIMS 6
-#define STRIP OTHER // marks change between tiles only
 #define STAGE_WIDTH STRIP
 #define STAGE_ROWS ROWS
 #include "attention.glsl"
@@ -32,20 +32,17 @@ const float LIMIT = 10; // 2^10 times a row's sum of weights stays far below f16
 
 uint mine, mineLast; // the subgroup's first row and last row in T
 LEFT qf[OWN * KD];
-SUM s[OWN * NS]; // scores of a tile
+SUM s[OWN * NS]; // scores of a strip
 SUM o[OWN * ND]; // Σ weight·v
 SUM l[OWN];      // Σ weight, by classes of columns
 SUM m[OWN];      // the marks
-#ifdef NV_CONVERT
-LEFT p[OWN * KS]; // weights
-#endif
 
-void scores() {
+void scores(uint strip) {
   [[unroll]] for (uint i = 0; i < OWN * NS; i++) s[i] = SUM(0.0);
   [[unroll]] for (uint d = 0; d < KD; d++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
       RIGHT kf;
-      coopMatLoad(kf, kt, j * XN * STEP + d * (XK / 8), STEP, BY_COLUMNS);
+      coopMatLoad(kf, kt, (strip + j * XN) * STEP + d * (XK / 8), STEP, BY_COLUMNS);
       [[unroll]] for (uint r = 0; r < OWN; r++) s[r * NS + j] = coopMatMulAdd(qf[r * KD + d], kf, s[r * NS + j]);
     }
 }
@@ -65,7 +62,7 @@ void hide(uint key) {
   }
 }
 
-// raise sets the marks to the largest scores so far.
+// raise sets the marks of rows that need it to the largest of their scores.
 void raise() {
   [[unroll]] for (uint r = 0; r < OWN; r++) {
     SUM top = s[r * NS];
@@ -77,7 +74,7 @@ void raise() {
       float best = spare[spareAt + row * SPARE_STEP];
       for (uint j = 1; j < XN; j++) best = max(best, spare[spareAt + row * SPARE_STEP + j]);
       uint at = sub * ROWS + r * XM + row;
-      float old = mark[at], now = max(old, best);
+      float old = mark[at], now = best - old > LIMIT ? best : old;
       mark[at] = now;
       factor[at] = exp2(old - now);
     }
@@ -91,46 +88,51 @@ void raise() {
   }
 }
 
-// weigh turns the scores of a tile into weights, and these into left factors.
-void weigh() {
+// gather turns the scores of a strip into weights and adds the weighted values.
+void gather(uint strip) {
   bool over = false;
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint j = 0; j < NS; j++)
       EACH(i) over = over || s[r * NS + j][i] - m[r][i] > LIMIT;
   if (subgroupAny(over)) raise();
+#ifdef NV_CONVERT
+  LEFT p[OWN * KS];
+#endif
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
       EACH(i) {
         float w = exp2(s[r * NS + j][i] - m[r][i]);
         l[r][i] += w;
 #ifdef NV_CONVERT
-        s[r * NS + j][i] = w;
+        s[r * NS + j][i] = nearest(w);
       }
       p[r * KS + j] = LEFT(s[r * NS + j]);
 #else
-        stage[place[i] + r * XM * STAGE_STEP + j * XN] = HALF(w);
+        stage[place[i] + r * XM * STAGE_STEP + j * XN] = HALF(nearest(w));
       }
 #endif
     }
-}
-
-// gather adds the weighted values of a tile.
-void gather() {
+#ifndef NV_CONVERT
+  SYNC;
+#endif
   [[unroll]] for (uint c = 0; c < KS; c++) {
-    LEFT pf[OWN];
+    LEFT left[OWN];
     [[unroll]] for (uint r = 0; r < OWN; r++) {
 #ifdef NV_CONVERT
-      pf[r] = p[r * KS + c];
+      left[r] = p[r * KS + c];
 #else
-      coopMatLoad(pf[r], stage, stageAt + r * XM * STAGE_STEP + c * XK, STAGE_STEP, BY_ROWS);
+      coopMatLoad(left[r], stage, stageAt + r * XM * STAGE_STEP + c * XK, STAGE_STEP, BY_ROWS);
 #endif
     }
     [[unroll]] for (uint n = 0; n < ND; n++) {
       RIGHT vf;
-      coopMatLoad(vf, vt, c * XK * STEP + n * (XN / 8), STEP, BY_ROWS);
-      [[unroll]] for (uint r = 0; r < OWN; r++) o[r * ND + n] = coopMatMulAdd(pf[r], vf, o[r * ND + n]);
+      coopMatLoad(vf, vt, (strip + c * XK) * STEP + n * (XN / 8), STEP, BY_ROWS);
+      [[unroll]] for (uint r = 0; r < OWN; r++) o[r * ND + n] = coopMatMulAdd(left[r], vf, o[r * ND + n]);
     }
   }
+#ifndef NV_CONVERT
+  SYNC;
+#endif
 }
 
 // finish divides by the sums of weights and writes out and lse; `row` is the
@@ -179,34 +181,37 @@ void main() {
     mark[i] = -1e30;
     if (HAS_DOC) seen[i] = float(doc_start[sequence * t + min(row0 + i, last)]);
   }
-  vec4 next[2 * LOADS];
-  OWN_FRAGMENTS(qf, kt, next, q, qBase, qStride, row0, last, (scale * LOG2E))
+  vec4 nextK[2 * LOADS], nextV[2 * LOADS];
+  OWN_FRAGMENTS(qf, kt, nextK, q, qBase, qStride, row0, last, (scale * LOG2E))
   [[unroll]] for (uint r = 0; r < OWN; r++) {
     l[r] = SUM(0.0);
     m[r] = SUM(-1e30);
     [[unroll]] for (uint n = 0; n < ND; n++) o[r * ND + n] = SUM(0.0);
   }
   uint k0 = firstKey / OTHER * OTHER;
-  FETCH(next, k, kvBase, kvStride, k0, last)
-  KEEP(kt, next, 1.0)
+  FETCH(nextK, k, kvBase, kvStride, k0, last)
+  FETCH(nextV, v, kvBase, kvStride, k0, last)
   [[dont_unroll]] for (;; k0 += OTHER) {
+    KEEP(kt, nextK, 1.0)
+    KEEP(vt, nextV, 1.0)
+    barrier();
     bool more = k0 + OTHER <= last;
-    if (EARLY) FETCH(next, v, kvBase, kvStride, k0, last)
-    barrier(); // keys are there, values are free
-    bool some = k0 <= mineLast && mine <= last && k0 + OTHER > least;
-    if (some) {
-      scores();
-      if (k0 + OTHER > mine + 1 || k0 < most) hide(k0);
-      weigh();
+    if (EARLY && more) {
+      FETCH(nextK, k, kvBase, kvStride, k0 + OTHER, last)
+      FETCH(nextV, v, kvBase, kvStride, k0 + OTHER, last)
     }
-    if (!EARLY) FETCH(next, v, kvBase, kvStride, k0, last)
-    KEEP(vt, next, 1.0)
-    barrier(); // values are there, keys are free
-    if (EARLY && more) FETCH(next, k, kvBase, kvStride, k0 + OTHER, last)
-    if (some) gather();
+    [[unroll]] for (uint strip = 0; strip < OTHER; strip += STRIP)
+      if (k0 + strip <= mineLast && mine <= last && k0 + strip + STRIP > least) {
+        scores(strip);
+        if (k0 + strip + STRIP > mine + 1 || k0 + strip < most) hide(k0 + strip);
+        gather(strip);
+      }
     if (!more) break;
-    if (!EARLY) FETCH(next, k, kvBase, kvStride, k0 + OTHER, last)
-    KEEP(kt, next, 1.0)
+    if (!EARLY) {
+      FETCH(nextK, k, kvBase, kvStride, k0 + OTHER, last)
+      FETCH(nextV, v, kvBase, kvStride, k0 + OTHER, last)
+    }
+    barrier();
   }
   finish((sequence * h + head) * t + mine, 4 * (qBase + mine * qStride), 4 * qStride);
 }
