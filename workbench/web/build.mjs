@@ -35,21 +35,41 @@ async function page() {
     metafile: true,
     logLevel: "warning",
   };
-  const made = await build({ ...options, format: "esm", entryPoints: { app: "src/main.ts", style: "src/style/index.css" }, entryNames: "[name]-[hash]" });
+  const made = await build({
+    ...options,
+    format: "esm",
+    entryPoints: { app: "src/main.ts", style: "src/style/index.css" },
+    entryNames: "[name]-[hash]",
+  });
   const files = Object.keys(made.metafile.outputs).map((path) => path.split("/").pop());
   const html = readFileSync(join(here, "public/index.html"), "utf8")
-    .replace("{{script}}", files.find((f) => /^app.*\.js$/.test(f)))
-    .replace("{{style}}", files.find((f) => /^style.*\.css$/.test(f)));
+    .replace(
+      "{{script}}",
+      files.find((f) => /^app.*\.js$/.test(f)),
+    )
+    .replace(
+      "{{style}}",
+      files.find((f) => /^style.*\.css$/.test(f)),
+    );
   writeFileSync(join(dist, "index.html"), html);
   copyFileSync(join(here, "public/icon.svg"), join(dist, "icon.svg"));
 }
 
 /** The sample is this project's own source and documents, with a mark between them. */
 function sample() {
-  const listed = execFileSync("git", ["ls-files", "*.go", "*.md", "*.wgsl", "*.ts", "*.css"], { cwd: root, encoding: "utf8", maxBuffer: 1 << 26 });
-  const names = listed.split("\n").filter((name) => name && !/testdata|_amd64\.|package-lock/.test(name) && existsSync(join(root, name)));
+  const listed = execFileSync("git", ["ls-files", "*.go", "*.md", "*.wgsl", "*.ts", "*.css"], {
+    cwd: root,
+    encoding: "utf8",
+    maxBuffer: 1 << 26,
+  });
+  const names = listed
+    .split("\n")
+    .filter((name) => name && !/testdata|_amd64\.|package-lock/.test(name) && existsSync(join(root, name)));
   if (names.length === 0) throw new Error("git lists no files to make the sample of; build in a checkout");
-  const text = names.sort().map((name) => readFileSync(join(root, name), "utf8")).join("<|endoftext|>");
+  const text = names
+    .sort()
+    .map((name) => readFileSync(join(root, name), "utf8"))
+    .join("<|endoftext|>");
   writeFileSync(join(dist, "sample.txt.gz"), gzipSync(text, { level: 9 }));
 }
 
@@ -64,7 +84,9 @@ function compress() {
     writeFileSync(join(dist, name + ".br"), brotliCompressSync(bytes, { params }));
     const [gz, br] = [".gz", ".br"].map((end) => statSync(join(dist, name + end)).size);
     total += gz;
-    console.log(`${name.padEnd(24)} ${String(bytes.length).padStart(9)} B   gzip ${String(gz).padStart(8)}   brotli ${String(br).padStart(8)}`);
+    console.log(
+      `${name.padEnd(24)} ${String(bytes.length).padStart(9)} B   gzip ${String(gz).padStart(8)}   brotli ${String(br).padStart(8)}`,
+    );
   }
   console.log(`page without engine: ${(total / 1024).toFixed(1)} KiB gzip`);
 }

@@ -36,7 +36,15 @@ function placeDialog(): void {
       h(
         "dl.facts",
         fact(m.place.device, engineWords(now.device)),
-        fact(m.place.devices, h("ul.plain", now.devices.map((d) => h("li", h("code", d.id), " ", engineWords(d.name), d.software ? ` (${m.place.software})` : "")))),
+        fact(
+          m.place.devices,
+          h(
+            "ul.plain",
+            now.devices.map((d) =>
+              h("li", h("code", d.id), " ", engineWords(d.name), d.software ? ` (${m.place.software})` : ""),
+            ),
+          ),
+        ),
         fact(m.place.threads, fmt.number(now.threads)),
         fact(m.place.freeMemory, now.free_memory > 0 ? fmt.bytes(now.free_memory) : m.common.unknown),
         fact(m.place.halfPrecision, now.f16 ? m.common.yes : m.common.no),
@@ -44,7 +52,12 @@ function placeDialog(): void {
         place() === "tab" ? fact(m.place.kept, persistent ? m.place.keptYes : m.place.keptNo) : null,
         fact(m.place.version, engineWords(now.version)),
       ),
-      now.notices.length > 0 ? h("ul.notices", now.notices.map((n) => h("li", engineWords(n)))) : null,
+      now.notices.length > 0
+        ? h(
+            "ul.notices",
+            now.notices.map((n) => h("li", engineWords(n))),
+          )
+        : null,
       switchButton(),
     ];
   });
@@ -56,7 +69,10 @@ function fact(name: string, value: Child): Child {
 
 function switchButton(): Child {
   if (place.peek() === "server") {
-    return h("div.row.end", action(m.place.toTab, () => switchPlace("tab")));
+    return h(
+      "div.row.end",
+      action(m.place.toTab, () => switchPlace("tab")),
+    );
   }
   if (!serverThere.peek()) return null;
   const leave = async () => {
@@ -96,7 +112,13 @@ export function placeNotices(): Child {
       "div.banner.warn",
       { role: "note" },
       icon("warn"),
-      h("div", h("p", h("strong", m.place.webgpu[state])), h("p", state === "insecure" ? m.place.webgpuInsecure : m.place.webgpuDo), state === "insecure" ? null : advice(), h("p", m.place.webgpuCpu)),
+      h(
+        "div",
+        h("p", h("strong", m.place.webgpu[state])),
+        h("p", state === "insecure" ? m.place.webgpuInsecure : m.place.webgpuDo),
+        state === "insecure" ? null : advice(),
+        h("p", m.place.webgpuCpu),
+      ),
       h(
         "button.btn.icon.quiet",
         {
@@ -114,5 +136,8 @@ export function placeNotices(): Child {
 }
 
 function advice(): Child {
-  return h("ul", m.place.webgpuSteps.map((step) => h("li", step)));
+  return h(
+    "ul",
+    m.place.webgpuSteps.map((step) => h("li", step)),
+  );
 }

@@ -82,7 +82,9 @@ function languageSwitch(): Element {
 
 function themeSwitch(): Element {
   const name = () => (theme() === "dark" ? m.shell.toLight : m.shell.toDark);
-  return h("button.btn.icon.quiet", { type: "button", "aria-label": name, title: name, onclick: switchTheme }, () => icon(theme() === "dark" ? "sun" : "moon"));
+  return h("button.btn.icon.quiet", { type: "button", "aria-label": name, title: name, onclick: switchTheme }, () =>
+    icon(theme() === "dark" ? "sun" : "moon"),
+  );
 }
 
 const views: Record<View, () => Child> = { home: homeView, tokenizer: tokenizerView, train: trainView, generate: generateView };
@@ -138,7 +140,12 @@ function lostBanner(): Child {
 
 /** The title says what goes on, so that a tab in the background can be watched. */
 function titleFollows(): void {
-  const names: Record<View, string> = { home: m.shell.title, tokenizer: m.tokenizer.tab, train: m.train.tab, generate: m.generate.tab };
+  const names: Record<View, string> = {
+    home: m.shell.title,
+    tokenizer: m.tokenizer.tab,
+    train: m.train.tab,
+    generate: m.generate.tab,
+  };
   effect(() => {
     const active = runs().find(isActive);
     const progress = active && active.last_step > 0 ? fmt.percent(active.step / active.last_step) : "";

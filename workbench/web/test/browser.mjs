@@ -4,7 +4,15 @@ import { delimiter, join } from "node:path";
 import { chromium } from "playwright-core";
 
 // As scripts/wasm-browser-exec/run.mjs has them, for a machine without a GPU.
-const flags = ["--no-sandbox", "--enable-unsafe-webgpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const flags = [
+  "--no-sandbox",
+  "--enable-unsafe-webgpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
 
 function findBrowser() {
   if (process.env.CHROMIUM) return process.env.CHROMIUM;
@@ -24,12 +32,23 @@ export const openBrowser = () => chromium.launch(options());
 
 /** A browser with a profile on the disk, whose files outlive a page. */
 export function openProfile(folder, { language = "en-GB", width = 1280, height = 900 } = {}) {
-  return chromium.launchPersistentContext(folder, { ...options(), locale: language, viewport: { width, height }, reducedMotion: "reduce" });
+  return chromium.launchPersistentContext(folder, {
+    ...options(),
+    locale: language,
+    viewport: { width, height },
+    reducedMotion: "reduce",
+  });
 }
 
 /** A page in a context of its own, which fails the test when a script of the page does. */
 export async function openPage(browser, url, { language = "en-GB", theme = "light", width = 1280, height = 900 } = {}) {
-  const context = await browser.newContext({ locale: language, colorScheme: theme, viewport: { width, height }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"] });
+  const context = await browser.newContext({
+    locale: language,
+    colorScheme: theme,
+    viewport: { width, height },
+    reducedMotion: "reduce",
+    permissions: ["clipboard-read", "clipboard-write"],
+  });
   const page = await context.newPage();
   const errors = [];
   page.on("pageerror", (error) => errors.push(error));

@@ -17,7 +17,10 @@ const tiny = { Layers: "2", Width: "64", "Attention heads": "2", "Key/value head
 
 export async function makeText(page, name = "dokuma") {
   await page.getByRole("link", { name: "Tokenizer", exact: true }).click();
-  const [chooser] = await Promise.all([page.waitForEvent("filechooser"), page.getByRole("button", { name: "Choose files" }).first().click()]);
+  const [chooser] = await Promise.all([
+    page.waitForEvent("filechooser"),
+    page.getByRole("button", { name: "Choose files" }).first().click(),
+  ]);
   await chooser.setFiles({ name: `${name}.txt`, mimeType: "text/plain", buffer: Buffer.from(simpleText(2500)) });
   await page.getByText(`${name} is there`).waitFor();
   const sample = page.getByRole("checkbox", { name: /^Sample/ });
@@ -38,7 +41,10 @@ export async function makeTokenizer(page) {
 
 export async function makeData(page) {
   await page.getByRole("button", { name: "Build the token file" }).click();
-  await page.getByText(/is ready: .* tokens/).last().waitFor();
+  await page
+    .getByText(/is ready: .* tokens/)
+    .last()
+    .waitFor();
   await page.getByRole("link", { name: "Train on it" }).click();
 }
 

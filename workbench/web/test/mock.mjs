@@ -20,7 +20,21 @@ const presets = [
 ].map(([name, params, d_model, layers, heads, kv_heads, ffn, vocab_size, context]) => ({
   name,
   params,
-  model: { vocab_size, context, d_model, layers, heads, kv_heads, head_dim: d_model / heads, ffn, rope_theta: 10000, norm_eps: 1e-5, tied: true, activation: "silu", init_std: 0.02 },
+  model: {
+    vocab_size,
+    context,
+    d_model,
+    layers,
+    heads,
+    kv_heads,
+    head_dim: d_model / heads,
+    ffn,
+    rope_theta: 10000,
+    norm_eps: 1e-5,
+    tied: true,
+    activation: "silu",
+    init_std: 0.02,
+  },
 }));
 
 /** Loss at a step: a falling power with a little noise that is the same each time. */
@@ -33,7 +47,16 @@ const lossAt = (step) => 2.4 + 5.2 * (1 + step / 8) ** -0.45 + 0.12 * Math.sin(s
  */
 export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}) {
   const state = { texts: [], tokenizers: [], data: [], runs: new Map(), models: [], jobs: [], faults, requests: [] };
-  state.texts.push({ name: "sample", label: "sample", bytes: 3_100_000, files: 1, documents: 412, created: now(), format: "jsonl", sample: true });
+  state.texts.push({
+    name: "sample",
+    label: "sample",
+    bytes: 3_100_000,
+    files: 1,
+    documents: 412,
+    created: now(),
+    format: "jsonl",
+    sample: true,
+  });
   const listeners = new Set();
   const timers = new Set();
   const publish = (event) => listeners.forEach((send) => send(event));
@@ -43,7 +66,18 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
   };
 
   function startJob(kind, name, unit, total, result) {
-    const job = { id: String(state.jobs.length + 1), kind, name, state: "running", stage: kind === "tokenizer" ? "merge" : "encode", done: 0, total, rate: 0, unit, eta_s: 0 };
+    const job = {
+      id: String(state.jobs.length + 1),
+      kind,
+      name,
+      state: "running",
+      stage: kind === "tokenizer" ? "merge" : "encode",
+      done: 0,
+      total,
+      rate: 0,
+      unit,
+      eta_s: 0,
+    };
     state.jobs.push(job);
     every(60, (stop) => {
       if (job.state === "running") {
@@ -79,15 +113,58 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
       { label: "logits chunk", bytes: 16 << 20 },
     ];
     const total = memory.reduce((sum, r) => sum + r.bytes, 0);
-    const problems = model.d_model % model.heads !== 0 ? [{ field: "heads", message: `heads is ${model.heads}, want a divisor of d_model ${model.d_model}` }] : [];
+    const problems =
+      model.d_model % model.heads !== 0
+        ? [{ field: "heads", message: `heads is ${model.heads}, want a divisor of d_model ${model.d_model}` }]
+        : [];
     const speed = state.probed ? 21000 : 0;
     const perStep = batch * context * accum;
-    return { params, model, memory, total, free: 23 * 2 ** 30, fits: total < 23 * 2 ** 30, tokens_per_step: perStep, steps, epochs: (steps * perStep) / (data?.tokens ?? 1e6), flops_per_token: 6 * params, lr: s.lr || 0.002, min_lr: 0.0002, warmup: Math.ceil(steps / 50), tok_per_s: speed, seconds: speed ? (steps * perStep) / speed : 0, problems };
+    return {
+      params,
+      model,
+      memory,
+      total,
+      free: 23 * 2 ** 30,
+      fits: total < 23 * 2 ** 30,
+      tokens_per_step: perStep,
+      steps,
+      epochs: (steps * perStep) / (data?.tokens ?? 1e6),
+      flops_per_token: 6 * params,
+      lr: s.lr || 0.002,
+      min_lr: 0.0002,
+      warmup: Math.ceil(steps / 50),
+      tok_per_s: speed,
+      seconds: speed ? (steps * perStep) / speed : 0,
+      problems,
+    };
   }
 
   function startRun(settings, from = 0) {
     const p = plan(settings);
-    const run = { name: settings.name, state: "running", step: from, last_step: p.steps, loss: 7.6, val_loss: 0, lr: 0, grad_norm: 0, tokens: 0, tok_per_s: 0, elapsed_s: 0, eta_s: 0, params: p.params, context: p.model.context, bytes: 0, created: now(), updated: now(), device: "Mock processor, 2 threads, f32", settings, warnings: [], notices: [], checkpoints: [] };
+    const run = {
+      name: settings.name,
+      state: "running",
+      step: from,
+      last_step: p.steps,
+      loss: 7.6,
+      val_loss: 0,
+      lr: 0,
+      grad_norm: 0,
+      tokens: 0,
+      tok_per_s: 0,
+      elapsed_s: 0,
+      eta_s: 0,
+      params: p.params,
+      context: p.model.context,
+      bytes: 0,
+      created: now(),
+      updated: now(),
+      device: "Mock processor, 2 threads, f32",
+      settings,
+      warnings: [],
+      notices: [],
+      checkpoints: [],
+    };
     const entry = { run, log: [], followers: new Set(), perStep: p.tokens_per_step, rate: p.lr };
     state.runs.set(run.name, entry);
     publish({ type: "list", what: "runs" });
@@ -127,7 +204,19 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
     run.updated = now();
     const measured = s % Math.max(1, Math.round(run.last_step / 10)) === 0 || s === run.last_step;
     if (measured) run.val_loss = run.loss + 0.08;
-    write(entry, { type: "step", step: s, loss: run.loss, ...(measured ? { val_loss: run.val_loss } : {}), lr: run.lr, grad_norm: run.grad_norm, clip: 1, tokens: run.tokens, tok_per_s: run.tok_per_s, nonfinite: 0, time: now() });
+    write(entry, {
+      type: "step",
+      step: s,
+      loss: run.loss,
+      ...(measured ? { val_loss: run.val_loss } : {}),
+      lr: run.lr,
+      grad_norm: run.grad_norm,
+      clip: 1,
+      tokens: run.tokens,
+      tok_per_s: run.tok_per_s,
+      nonfinite: 0,
+      time: now(),
+    });
     if (measured) {
       run.checkpoints = [...run.checkpoints, { step: s, bytes: 12 * run.params, created: now() }].slice(-3);
       run.bytes = 36 * run.params;
@@ -140,16 +229,38 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
   function finish(run, to) {
     run.state = to;
     run.eta_s = 0;
-    add("models", "models", { name: run.name, run: run.name, step: run.step, params: run.params, loss: run.loss, val_loss: run.val_loss, bytes: 4 * run.params, created: now(), context: run.context, vocab_size: 2048, chat_template: run.settings.template ?? "", trained_tokens: run.tokens, tokenizer: true, adapters: false });
+    add("models", "models", {
+      name: run.name,
+      run: run.name,
+      step: run.step,
+      params: run.params,
+      loss: run.loss,
+      val_loss: run.val_loss,
+      bytes: 4 * run.params,
+      created: now(),
+      context: run.context,
+      vocab_size: 2048,
+      chat_template: run.settings.template ?? "",
+      trained_tokens: run.tokens,
+      tokenizer: true,
+      adapters: false,
+    });
   }
 
   async function generate(body, send, closed) {
-    const words = " return nil\n}\n\n// The next token is drawn from what is likely.\nfunc (t *Tokenizer) Encode(text string) []int32 {\n\tif len(text) == 0 {\n\t\treturn nil\n\t}\n".match(/\s*\S+|\s+/g);
+    const words =
+      " return nil\n}\n\n// The next token is drawn from what is likely.\nfunc (t *Tokenizer) Encode(text string) []int32 {\n\tif len(text) == 0 {\n\t\treturn nil\n\t}\n".match(
+        /\s*\S+|\s+/g,
+      );
     send({ type: "start", prompt_tokens: (body.prompt ?? "").length, seed: body.seed ?? 1 });
     const count = Math.min(body.max_tokens || 256, 120);
     for (let i = 0; i < count && !closed(); i++) {
       const prob = 0.15 + 0.8 * Math.abs(Math.sin(i * 7.3 + (body.seed ?? 0)));
-      const alternatives = [{ id: 300 + i, text: words[i % words.length], prob }, { id: 12, text: " if", prob: (1 - prob) / 2 }, { id: 40, text: " the", prob: (1 - prob) / 3 }];
+      const alternatives = [
+        { id: 300 + i, text: words[i % words.length], prob },
+        { id: 12, text: " if", prob: (1 - prob) / 2 },
+        { id: 40, text: " the", prob: (1 - prob) / 3 },
+      ];
       send({ type: "piece", id: 300 + i, text: words[i % words.length], prob, alternatives });
       await new Promise((resolve) => setTimeout(resolve, 6));
     }
@@ -161,37 +272,132 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
     let at = 0;
     for (const part of text.match(/\s*[\p{L}]{1,4}|\s*\p{N}{1,3}|\s*[^\s\p{L}\p{N}]+|\s+/gu) ?? []) {
       const size = Buffer.byteLength(part);
-      tokens.push({ id: [...part].reduce((h, c) => (h * 31 + c.codePointAt(0)) % 2048, 7), text: part, start: at, end: (at += size), special: false });
+      tokens.push({
+        id: [...part].reduce((h, c) => (h * 31 + c.codePointAt(0)) % 2048, 7),
+        text: part,
+        start: at,
+        end: (at += size),
+        special: false,
+      });
     }
     const words = text.split(/\s+/).filter(Boolean).length;
-    return { tokens, bytes: at, words, bytes_per_token: at / (tokens.length || 1), tokens_per_word: tokens.length / (words || 1), vocab_used: new Set(tokens.map((t) => t.id)).size };
+    return {
+      tokens,
+      bytes: at,
+      words,
+      bytes_per_token: at / (tokens.length || 1),
+      tokens_per_word: tokens.length / (words || 1),
+      vocab_used: new Set(tokens.map((t) => t.id)).size,
+    };
   }
 
   const kernels = ["MatMul", "Attention", "AttentionBackward", "AdamW", "RMSNorm", "GateUp", "CrossEntropy", "RoPE"];
-  const profile = () => ({ method: "each call timed alone: start, wait, less the cost of an empty call", step_ms: 97.3, device: "Mock", peak_tflops: 0.2, peak_gb_per_s: 20, rows: kernels.map((name, i) => ({ name, calls: 40 - 4 * i, ms: 40 / (i + 1), share: 0.42 / (i + 1), gb_per_s: 8 / (i + 1), tflops: 0.11 / (i + 1), of_peak: 0.6 / (i + 1), bound_by_memory: i > 2 })) });
+  const profile = () => ({
+    method: "each call timed alone: start, wait, less the cost of an empty call",
+    step_ms: 97.3,
+    device: "Mock",
+    peak_tflops: 0.2,
+    peak_gb_per_s: 20,
+    rows: kernels.map((name, i) => ({
+      name,
+      calls: 40 - 4 * i,
+      ms: 40 / (i + 1),
+      share: 0.42 / (i + 1),
+      gb_per_s: 8 / (i + 1),
+      tflops: 0.11 / (i + 1),
+      of_peak: 0.6 / (i + 1),
+      bound_by_memory: i > 2,
+    })),
+  });
 
   // Requests by "METHOD pattern"; name stands for one part of the path.
   const routes = {
-    "GET /api/status": () => ({ version: "mock", place: "server", device: "Mock processor, 2 threads, f32", devices: [{ id: "cpu", name: "Mock processor", kind: "cpu", software: false }, { id: "gpu:0", name: "llvmpipe (LLVM 15)", kind: "gpu", software: true }], f16: false, threads: 2, free_memory: 23 * 2 ** 30, presets, storage: { used: 41e6, free: 180e9, persistent: true }, notices: [], dir: "/mock", default_device: "auto", sample: true }),
+    "GET /api/status": () => ({
+      version: "mock",
+      place: "server",
+      device: "Mock processor, 2 threads, f32",
+      devices: [
+        { id: "cpu", name: "Mock processor", kind: "cpu", software: false },
+        { id: "gpu:0", name: "llvmpipe (LLVM 15)", kind: "gpu", software: true },
+      ],
+      f16: false,
+      threads: 2,
+      free_memory: 23 * 2 ** 30,
+      presets,
+      storage: { used: 41e6, free: 180e9, persistent: true },
+      notices: [],
+      dir: "/mock",
+      default_device: "auto",
+      sample: true,
+    }),
     "GET /api/jobs": () => state.jobs,
-    "DELETE /api/jobs/:id": ({ name }) => void Object.assign(state.jobs.find((j) => j.id === name), { state: "canceled" }),
+    "DELETE /api/jobs/:id": ({ name }) =>
+      void Object.assign(
+        state.jobs.find((j) => j.id === name),
+        { state: "canceled" },
+      ),
     "GET /api/texts": () => state.texts,
-    "PUT /api/texts/:name": ({ name, query, raw }) => add("texts", "texts", { name, label: query.get("label"), bytes: raw.length, files: 1, documents: 1, created: now(), format: /jsonl/.test(query.get("label")) ? "jsonl" : "text", sample: false }),
+    "PUT /api/texts/:name": ({ name, query, raw }) =>
+      add("texts", "texts", {
+        name,
+        label: query.get("label"),
+        bytes: raw.length,
+        files: 1,
+        documents: 1,
+        created: now(),
+        format: /jsonl/.test(query.get("label")) ? "jsonl" : "text",
+        sample: false,
+      }),
     "GET /api/texts/:name": () => "package tezgah\n\n// A loom weaves thread by thread.\n",
     "DELETE /api/texts/:name": ({ name }) => remove("texts", name),
     "GET /api/tokenizers": () => state.tokenizers,
-    "POST /api/tokenizers": ({ body }) => startJob("tokenizer", body.name, "merges/s", body.vocab_size, () => add("tokenizers", "tokenizers", { name: body.name, vocab_size: body.vocab_size, pattern: body.pattern, specials: body.specials ?? [], nfc: false, bytes: 81000, created: now(), sha256: "0" })),
-    "PUT /api/tokenizers/:name": ({ name }) => add("tokenizers", "tokenizers", { name, vocab_size: 4096, pattern: "llama3", specials: [], nfc: false, bytes: 81000, created: now(), sha256: "0" }),
+    "POST /api/tokenizers": ({ body }) =>
+      startJob("tokenizer", body.name, "merges/s", body.vocab_size, () =>
+        add("tokenizers", "tokenizers", {
+          name: body.name,
+          vocab_size: body.vocab_size,
+          pattern: body.pattern,
+          specials: body.specials ?? [],
+          nfc: false,
+          bytes: 81000,
+          created: now(),
+          sha256: "0",
+        }),
+      ),
+    "PUT /api/tokenizers/:name": ({ name }) =>
+      add("tokenizers", "tokenizers", {
+        name,
+        vocab_size: 4096,
+        pattern: "llama3",
+        specials: [],
+        nfc: false,
+        bytes: 81000,
+        created: now(),
+        sha256: "0",
+      }),
     "GET /api/tokenizers/:name": () => ({ model: { type: "BPE" } }),
     "DELETE /api/tokenizers/:name": ({ name }) => remove("tokenizers", name),
     "POST /api/tokenizers/:name/encode": ({ body }) => encode(body.text),
     "GET /api/data": () => state.data,
-    "POST /api/data": ({ body }) => startJob("data", body.name, "MB/s", 3.1, () => add("data", "data", { name: body.name, tokens: 1_200_000, documents: 412, bytes: 2_400_000, text_bytes: 3_100_000, vocab_size: 2048, tokenizer_sha256: "0", created: now() })),
+    "POST /api/data": ({ body }) =>
+      startJob("data", body.name, "MB/s", 3.1, () =>
+        add("data", "data", {
+          name: body.name,
+          tokens: 1_200_000,
+          documents: 412,
+          bytes: 2_400_000,
+          text_bytes: 3_100_000,
+          vocab_size: 2048,
+          tokenizer_sha256: "0",
+          created: now(),
+        }),
+      ),
     "DELETE /api/data/:name": ({ name }) => remove("data", name),
     "GET /api/runs": () => [...state.runs.values()].map((e) => e.run).reverse(),
     "POST /api/runs": ({ body }) => startRun(body),
     "POST /api/runs/plan": ({ body }) => plan(body),
-    "POST /api/runs/probe": ({ body }) => startJob("probe", body.name, "steps/s", 4, () => ((state.probed = true), { tok_per_s: 21000, step_ms: 97, total_s: 60 })),
+    "POST /api/runs/probe": ({ body }) =>
+      startJob("probe", body.name, "steps/s", 4, () => ((state.probed = true), { tok_per_s: 21000, step_ms: 97, total_s: 60 })),
     "GET /api/runs/:name": ({ name }) => state.runs.get(name).run,
     "POST /api/runs/:name/pause": ({ name }) => change(name, "paused"),
     "POST /api/runs/:name/stop": ({ name }) => (finish(state.runs.get(name).run, "stopped"), state.runs.get(name).run),
@@ -202,7 +408,8 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
       train(entry);
       return entry.run;
     },
-    "POST /api/runs/:name/fork": ({ name, body }) => startRun({ ...state.runs.get(name).run.settings, ...body }, body.step ?? state.runs.get(name).run.step),
+    "POST /api/runs/:name/fork": ({ name, body }) =>
+      startRun({ ...state.runs.get(name).run.settings, ...body }, body.step ?? state.runs.get(name).run.step),
     "POST /api/runs/:name/profile": ({ name }) => startJob("profile", name, "", 8, profile),
     "GET /api/runs/:name/log": ({ name, query }) => {
       const { log, run } = state.runs.get(name);
@@ -210,9 +417,29 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
       const records = log.slice(after, after + 20000);
       return { records, next: after + records.length, total: log.length, version: 0, state: run.state };
     },
-    "DELETE /api/runs/:name": ({ name }) => (state.runs.delete(name), remove("models", name), publish({ type: "list", what: "runs" })),
+    "DELETE /api/runs/:name": ({ name }) => (
+      state.runs.delete(name),
+      remove("models", name),
+      publish({ type: "list", what: "runs" })
+    ),
     "GET /api/models": () => state.models,
-    "PUT /api/models/:name": ({ name }) => startJob("import", name, "MB/s", 4, () => add("models", "models", { name, params: 1_049_728, loss: 0, val_loss: 0, bytes: 4e6, created: now(), context: 256, vocab_size: 2048, chat_template: "chatml", trained_tokens: 0, tokenizer: true, adapters: false })),
+    "PUT /api/models/:name": ({ name }) =>
+      startJob("import", name, "MB/s", 4, () =>
+        add("models", "models", {
+          name,
+          params: 1_049_728,
+          loss: 0,
+          val_loss: 0,
+          bytes: 4e6,
+          created: now(),
+          context: 256,
+          vocab_size: 2048,
+          chat_template: "chatml",
+          trained_tokens: 0,
+          tokenizer: true,
+          adapters: false,
+        }),
+      ),
     "GET /api/models/:name/download": () => "weights",
     "DELETE /api/models/:name": ({ name }) => remove("models", name),
   };
@@ -220,12 +447,18 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
     "GET /api/events": (_, send) => (listeners.add(send), () => listeners.delete(send)),
     "GET /api/runs/:name/events": ({ name, query }, send) => {
       const { log, followers } = state.runs.get(name);
-      log.slice(Number(query.get("after") ?? 0)).forEach((record, i) => send({ record, line: Number(query.get("after")) + i + 1 }));
+      log
+        .slice(Number(query.get("after") ?? 0))
+        .forEach((record, i) => send({ record, line: Number(query.get("after")) + i + 1 }));
       followers.add(send);
       return () => followers.delete(send);
     },
   };
-  const remove = (list, name) => ((state[list] = state[list].filter((o) => o.name !== name)), publish({ type: "list", what: list }), null);
+  const remove = (list, name) => (
+    (state[list] = state[list].filter((o) => o.name !== name)),
+    publish({ type: "list", what: list }),
+    null
+  );
   const change = (name, to) => (Object.assign(state.runs.get(name).run, { state: to }), state.runs.get(name).run);
 
   function find(table, method, path) {
@@ -259,7 +492,8 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
     state.requests.push(`${request.method} ${url.pathname}`);
     const json = request.headers["content-type"]?.includes("json") && raw.length > 0 ? JSON.parse(raw) : {};
     const fault = state.faults[`${request.method} ${url.pathname}`];
-    if (fault) return response.writeHead(fault.status, { "Content-Type": "application/json" }).end(JSON.stringify({ error: fault.error }));
+    if (fault)
+      return response.writeHead(fault.status, { "Content-Type": "application/json" }).end(JSON.stringify({ error: fault.error }));
     if (url.pathname === "/api/generate" || url.pathname === "/api/chat") {
       let closed = false;
       response.on("close", () => (closed = true));
@@ -273,7 +507,10 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
       return response.on("close", end);
     }
     const route = find(routes, request.method, url.pathname);
-    if (!route) return response.writeHead(404, { "Content-Type": "application/json" }).end(JSON.stringify({ error: { code: "not_found", message: request.url } }));
+    if (!route)
+      return response
+        .writeHead(404, { "Content-Type": "application/json" })
+        .end(JSON.stringify({ error: { code: "not_found", message: request.url } }));
     const result = route.handle({ ...context, name: route.name });
     if (result === null || result === undefined) return response.writeHead(204).end();
     if (typeof result === "string") return response.writeHead(200, { "Content-Type": "text/plain" }).end(result);
@@ -283,7 +520,9 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
   const server = createServer((request, response) => {
     answer(request, response).catch((error) => {
       console.error("mock:", error);
-      response.writeHead(500, { "Content-Type": "application/json" }).end(JSON.stringify({ error: { code: "internal", message: String(error) } }));
+      response
+        .writeHead(500, { "Content-Type": "application/json" })
+        .end(JSON.stringify({ error: { code: "internal", message: String(error) } }));
     });
   });
   return new Promise((resolve) =>
@@ -302,4 +541,5 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
   );
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) console.log((await startMock({ port: Number(process.argv[2] ?? 7788) })).url);
+if (process.argv[1] === fileURLToPath(import.meta.url))
+  console.log((await startMock({ port: Number(process.argv[2] ?? 7788) })).url);

@@ -17,7 +17,11 @@ function tezgah() {
   if (!program) {
     const folder = mkdtempSync(join(tmpdir(), "tezgah-bin-"));
     process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
-    execFileSync(process.env.GO ?? "go", ["build", "-o", join(folder, "tezgah"), "./cmd/tezgah"], { cwd: join(web, "..", ".."), stdio: "inherit", env: { ...process.env, CGO_ENABLED: "0" } });
+    execFileSync(process.env.GO ?? "go", ["build", "-o", join(folder, "tezgah"), "./cmd/tezgah"], {
+      cwd: join(web, "..", ".."),
+      stdio: "inherit",
+      env: { ...process.env, CGO_ENABLED: "0" },
+    });
     program = join(folder, "tezgah");
   }
   return program;
@@ -26,7 +30,9 @@ function tezgah() {
 /** `tezgah serve` in a folder; with a folder that is there it finds its runs again. */
 export async function startServer({ folder, port = 0 } = {}) {
   const own = folder ?? mkdtempSync(join(tmpdir(), "tezgah-serve-"));
-  const child = spawn(tezgah(), ["serve", "--dir", own, "--addr", `127.0.0.1:${port}`, "--device", "cpu", "--open=false"], { stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(tezgah(), ["serve", "--dir", own, "--addr", `127.0.0.1:${port}`, "--device", "cpu", "--open=false"], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   let output = "";
   const url = await new Promise((resolve, reject) => {
     const read = (chunk) => {
@@ -38,7 +44,10 @@ export async function startServer({ folder, port = 0 } = {}) {
     child.stderr.on("data", read);
     child.on("exit", (code) => reject(new Error(`tezgah serve ended with ${code}: ${output}`)));
   });
-  const end = (signal) => new Promise((resolve) => (child.exitCode === null && child.signalCode === null ? child.once("exit", resolve).kill(signal) : resolve()));
+  const end = (signal) =>
+    new Promise((resolve) =>
+      child.exitCode === null && child.signalCode === null ? child.once("exit", resolve).kill(signal) : resolve(),
+    );
   return {
     url,
     folder: own,
@@ -50,7 +59,13 @@ export async function startServer({ folder, port = 0 } = {}) {
   };
 }
 
-const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".gz": "application/gzip" };
+const types = {
+  ".html": "text/html",
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+  ".gz": "application/gzip",
+};
 
 /** A host that knows nothing but files, as any web host. */
 export async function startStatic() {
@@ -60,7 +75,8 @@ export async function startStatic() {
   const server = createServer((request, response) => {
     const path = new URL(request.url, "http://x").pathname;
     const file = join(dist, path === "/" ? "index.html" : path);
-    if (!file.startsWith(dist) || !existsSync(file) || !statSync(file).isFile()) return response.writeHead(404, { "Content-Type": "text/html" }).end("<h1>404</h1>");
+    if (!file.startsWith(dist) || !existsSync(file) || !statSync(file).isFile())
+      return response.writeHead(404, { "Content-Type": "text/html" }).end("<h1>404</h1>");
     response.writeHead(200, { "Content-Type": types[extname(file)] ?? "application/octet-stream" });
     createReadStream(file).pipe(response);
   });

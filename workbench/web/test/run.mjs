@@ -13,13 +13,24 @@ import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const [what = "all"] = process.argv.slice(2);
-const list = (folder, end) => readdirSync(join(here, folder)).filter((n) => n.endsWith(end)).map((n) => join(here, folder, n));
+const list = (folder, end) =>
+  readdirSync(join(here, folder))
+    .filter((n) => n.endsWith(end))
+    .map((n) => join(here, folder, n));
 
 /** Bundles TypeScript tests into a folder that is gone afterwards. */
 async function unit() {
   const out = mkdtempSync(join(tmpdir(), "tezgah-web-"));
   try {
-    await build({ entryPoints: list("unit", ".test.ts"), outdir: out, bundle: true, platform: "node", format: "esm", outExtension: { ".js": ".mjs" }, logLevel: "warning" });
+    await build({
+      entryPoints: list("unit", ".test.ts"),
+      outdir: out,
+      bundle: true,
+      platform: "node",
+      format: "esm",
+      outExtension: { ".js": ".mjs" },
+      logLevel: "warning",
+    });
     return run(readdirSync(out).map((n) => join(out, n)));
   } finally {
     rmSync(out, { recursive: true });

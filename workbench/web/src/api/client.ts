@@ -81,10 +81,12 @@ export class Client {
   runs = () => this.json<T.Run[]>("GET", "/api/runs");
   run = (name: string) => this.json<T.Run>("GET", `/api/runs/${at(name)}`);
   startRun = (settings: T.RunSettings) => this.json<T.Run>("POST", "/api/runs", { json: settings });
-  plan = (settings: T.RunSettings, signal?: AbortSignal) => this.json<T.Plan>("POST", "/api/runs/plan", { json: settings, signal });
+  plan = (settings: T.RunSettings, signal?: AbortSignal) =>
+    this.json<T.Plan>("POST", "/api/runs/plan", { json: settings, signal });
   probe = (settings: T.RunSettings) => this.json<T.Job>("POST", "/api/runs/probe", { json: settings });
   pauseRun = (name: string) => this.json<T.Run>("POST", `/api/runs/${at(name)}/pause`);
-  resumeRun = (name: string, limits: Partial<T.RunSettings>) => this.json<T.Run>("POST", `/api/runs/${at(name)}/resume`, { json: limits });
+  resumeRun = (name: string, limits: Partial<T.RunSettings>) =>
+    this.json<T.Run>("POST", `/api/runs/${at(name)}/resume`, { json: limits });
   stopRun = (name: string) => this.json<T.Run>("POST", `/api/runs/${at(name)}/stop`);
   forkRun = (name: string, settings: Partial<T.RunSettings> & { name: string; step?: number }) =>
     this.json<T.Run>("POST", `/api/runs/${at(name)}/fork`, { json: settings });
@@ -95,11 +97,14 @@ export class Client {
   deleteRun = (name: string) => this.json<void>("DELETE", `/api/runs/${at(name)}`);
 
   models = () => this.json<T.Model[]>("GET", "/api/models");
-  importModel = (name: string, label: string, body: Blob) => this.json<T.Job>("PUT", `/api/models/${at(name)}${query({ label })}`, { body });
+  importModel = (name: string, label: string, body: Blob) =>
+    this.json<T.Job>("PUT", `/api/models/${at(name)}${query({ label })}`, { body });
   deleteModel = (name: string) => this.json<void>("DELETE", `/api/models/${at(name)}`);
 
-  generate = (request: T.GenerateRequest, signal: AbortSignal) => this.stream<T.GenerateMessage>("POST", "/api/generate", { json: request, signal });
-  chat = (request: T.GenerateRequest, signal: AbortSignal) => this.stream<T.GenerateMessage>("POST", "/api/chat", { json: request, signal });
+  generate = (request: T.GenerateRequest, signal: AbortSignal) =>
+    this.stream<T.GenerateMessage>("POST", "/api/generate", { json: request, signal });
+  chat = (request: T.GenerateRequest, signal: AbortSignal) =>
+    this.stream<T.GenerateMessage>("POST", "/api/chat", { json: request, signal });
 
   /** Downloads a file whole; large ones are kept on disk by the browser. */
   async download(path: string, signal?: AbortSignal): Promise<Blob> {

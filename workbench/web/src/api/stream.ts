@@ -9,7 +9,8 @@ export async function* messages<T>(body: ReadableStream<Uint8Array>): AsyncGener
   try {
     for (;;) {
       const { done, value } = await reader.read();
-      for (const text of parser.push(done ? decoder.decode() + "\n" : decoder.decode(value, { stream: true }))) yield JSON.parse(text) as T;
+      for (const text of parser.push(done ? decoder.decode() + "\n" : decoder.decode(value, { stream: true })))
+        yield JSON.parse(text) as T;
       if (done) return;
     }
   } finally {

@@ -14,10 +14,30 @@ export function chatCard(): Element {
     m.generate.chat,
     details(
       m.generate.system,
-      field({ label: m.generate.system, help: m.generate.systemHelp }, (a) => h("textarea", { ...a, rows: 3, value: state.systemText, oninput: (e: Event) => state.systemText.set((e.target as HTMLTextAreaElement).value) })),
+      field({ label: m.generate.system, help: m.generate.systemHelp }, (a) =>
+        h("textarea", {
+          ...a,
+          rows: 3,
+          value: state.systemText,
+          oninput: (e: Event) => state.systemText.set((e.target as HTMLTextAreaElement).value),
+        }),
+      ),
     ),
     () => (state.chat().length === 0 ? h("p.empty", m.generate.chatEmpty) : null),
-    h("ol.chat", { "aria-label": m.generate.chat }, each(numbered, (x) => String(x.i), (x) => turn(x().role, () => x().content, () => x().last))),
+    h(
+      "ol.chat",
+      { "aria-label": m.generate.chat },
+      each(
+        numbered,
+        (x) => String(x.i),
+        (x) =>
+          turn(
+            x().role,
+            () => x().content,
+            () => x().last,
+          ),
+      ),
+    ),
     answerInProgress(),
     composer(),
   );
@@ -40,12 +60,21 @@ function turn(role: string, content: () => string, last: () => boolean): Element
     `li.turn.${role === "user" ? "user" : "assistant"}`,
     h("span.turn-role", role === "user" ? m.generate.you : m.generate.modelSays),
     () => (last() && state.output()?.request.messages ? [outputTokens(), outputEnd()] : h("p", { translate: "no" }, content)),
-    () => (last() ? h("div.row.tight", action(m.common.copy, copy, { icon: "copy", class: "small" }), action(m.generate.again, again, { icon: "again", class: "small" }), action(m.generate.otherAnswer, fresh, { class: "small" })) : null),
+    () =>
+      last()
+        ? h(
+            "div.row.tight",
+            action(m.common.copy, copy, { icon: "copy", class: "small" }),
+            action(m.generate.again, again, { icon: "again", class: "small" }),
+            action(m.generate.otherAnswer, fresh, { class: "small" }),
+          )
+        : null,
   );
 }
 
 function answerInProgress(): Child {
-  return () => (state.busy() ? h("div.turn.assistant", h("span.turn-role", m.generate.modelSays), outputTokens(), outputEnd()) : null);
+  return () =>
+    state.busy() ? h("div.turn.assistant", h("span.turn-role", m.generate.modelSays), outputTokens(), outputEnd()) : null;
 }
 
 function composer(): Element {
@@ -62,11 +91,22 @@ function composer(): Element {
   };
   return h(
     "div.composer",
-    field({ label: m.generate.message, help: m.generate.messageHelp }, (a) => h("textarea", { ...a, rows: 2, value: draft, onkeydown: keys, oninput: (e: Event) => draft.set((e.target as HTMLTextAreaElement).value) })),
+    field({ label: m.generate.message, help: m.generate.messageHelp }, (a) =>
+      h("textarea", {
+        ...a,
+        rows: 2,
+        value: draft,
+        onkeydown: keys,
+        oninput: (e: Event) => draft.set((e.target as HTMLTextAreaElement).value),
+      }),
+    ),
     h("div.row", () =>
       state.busy()
         ? action(m.generate.stop, state.stop, { icon: "stop", class: "primary" })
-        : [action(m.generate.send, send, { icon: "send", class: "primary" }), state.chat().length > 0 ? action(m.generate.clear, () => state.chat.set([]), { class: "quiet" }) : null],
+        : [
+            action(m.generate.send, send, { icon: "send", class: "primary" }),
+            state.chat().length > 0 ? action(m.generate.clear, () => state.chat.set([]), { class: "quiet" }) : null,
+          ],
     ),
   );
 }

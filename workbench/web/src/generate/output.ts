@@ -9,9 +9,15 @@ import * as state from "./state";
 
 export function outputCard(): Element {
   const some = computed(() => state.output() !== undefined);
-  return card(
-    m.generate.output,
-    () => (some() ? [h("p.prompt-echo", { translate: "no" }, () => state.output()?.request.prompt ?? ""), outputTokens(), outputEnd(), tools()] : h("p.empty", m.generate.nothing)),
+  return card(m.generate.output, () =>
+    some()
+      ? [
+          h("p.prompt-echo", { translate: "no" }, () => state.output()?.request.prompt ?? ""),
+          outputTokens(),
+          outputEnd(),
+          tools(),
+        ]
+      : h("p.empty", m.generate.nothing),
   );
 }
 
@@ -21,7 +27,11 @@ function tools(): Element {
     await navigator.clipboard.writeText((now.request.prompt ?? "") + state.textOf(now));
     toast({ kind: "done", title: m.common.copied });
   };
-  return h("div.row", action(m.common.copy, copy, { icon: "copy", class: "small" }), check(m.generate.shade, state.showProbabilities, state.showProbabilities.set));
+  return h(
+    "div.row",
+    action(m.common.copy, copy, { icon: "copy", class: "small" }),
+    check(m.generate.shade, state.showProbabilities, state.showProbabilities.set),
+  );
 }
 
 /** The tokens of the answer; only those that are new are added to the page. */
@@ -53,11 +63,23 @@ function inspect(i: number): Child {
   const others = piece.alternatives ?? [];
   const rows = others.some((a) => a.id === piece.id) ? others : [{ id: piece.id, text: piece.text, prob: piece.prob }, ...others];
   return [
-    h("p.box-head", h("strong.mono", { translate: "no" }, JSON.stringify(piece.text)), h("span.muted", `${m.tokenizer.id} ${fmt.number(piece.id)}`)),
+    h(
+      "p.box-head",
+      h("strong.mono", { translate: "no" }, JSON.stringify(piece.text)),
+      h("span.muted", `${m.tokenizer.id} ${fmt.number(piece.id)}`),
+    ),
     h(
       "ol.alternatives",
       { "aria-label": m.generate.alternatives },
-      rows.map((a) => h("li", { class: a.id === piece.id ? "chosen" : "" }, h("span.mono", { translate: "no" }, JSON.stringify(a.text)), h("span.bar-track", { "aria-hidden": "true" }, h("span", { style: { width: `${100 * a.prob}%` } })), h("span.numbers", fmt.percent(a.prob, 1)))),
+      rows.map((a) =>
+        h(
+          "li",
+          { class: a.id === piece.id ? "chosen" : "" },
+          h("span.mono", { translate: "no" }, JSON.stringify(a.text)),
+          h("span.bar-track", { "aria-hidden": "true" }, h("span", { style: { width: `${100 * a.prob}%` } })),
+          h("span.numbers", fmt.percent(a.prob, 1)),
+        ),
+      ),
     ),
   ];
 }
@@ -69,12 +91,31 @@ export function outputEnd(): Child {
     state.grown();
     const now = state.output();
     if (!now) return null;
-    if (now.error) return h("p.field-error", (m.errors as Record<string, string>)[now.error.code] ?? m.errors.internal, " ", engineWords(now.error.message));
+    if (now.error)
+      return h(
+        "p.field-error",
+        (m.errors as Record<string, string>)[now.error.code] ?? m.errors.internal,
+        " ",
+        engineWords(now.error.message),
+      );
     if (!now.end) return h("p.muted.numbers", m.generate.writing(fmt.number(now.pieces.length)));
     const notes = now.end.notes ?? [];
     return [
-      h("p.muted.numbers", [m.data.tokens(fmt.number(now.end.new_tokens)), m.generate.speed(fmt.number(now.end.tok_per_s, 1)), reasons[now.end.reason], m.generate.seed(String(now.seed))].join(" · ")),
-      notes.length > 0 ? h("ul.notices", notes.map((n) => h("li", engineWords(n)))) : null,
+      h(
+        "p.muted.numbers",
+        [
+          m.data.tokens(fmt.number(now.end.new_tokens)),
+          m.generate.speed(fmt.number(now.end.tok_per_s, 1)),
+          reasons[now.end.reason],
+          m.generate.seed(String(now.seed)),
+        ].join(" · "),
+      ),
+      notes.length > 0
+        ? h(
+            "ul.notices",
+            notes.map((n) => h("li", engineWords(n))),
+          )
+        : null,
     ];
   });
 }

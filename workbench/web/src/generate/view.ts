@@ -18,7 +18,11 @@ export function generateView(): Child {
     h("header.view-head", h("h1", m.generate.title), h("p.lead", m.generate.lead)),
     () =>
       some()
-        ? h("div.columns.wide-left", h("div.column", () => (chatting() ? chatCard() : [promptCard(), outputCard()])), h("div.column", modelCard(), samplingCard()))
+        ? h(
+            "div.columns.wide-left",
+            h("div.column", () => (chatting() ? chatCard() : [promptCard(), outputCard()])),
+            h("div.column", modelCard(), samplingCard()),
+          )
         : h("p.empty.card", m.generate.noModels, " ", h("a", { href: link("home") }, m.generate.toHome)),
   ];
 }
@@ -32,7 +36,10 @@ function modelCard(): Element {
   ];
   return card(
     m.generate.model,
-    () => field({ label: m.generate.model, class: "bare" }, (a) => select(options(), state.modelName, (name) => go("generate", name), a)),
+    () =>
+      field({ label: m.generate.model, class: "bare" }, (a) =>
+        select(options(), state.modelName, (name) => go("generate", name), a),
+      ),
     () => {
       const x = state.model();
       if (!x) return null;
@@ -46,7 +53,15 @@ function modelCard(): Element {
         fact(m.models.trained, x.trained_tokens ? m.data.tokens(fmt.compact(x.trained_tokens)) : "–"),
       );
     },
-    () => (state.canChat() ? segmented(m.generate.mode, modes, () => (state.chatMode() ? "chat" : "text"), (v) => state.chatMode.set(v === "chat")) : null),
+    () =>
+      state.canChat()
+        ? segmented(
+            m.generate.mode,
+            modes,
+            () => (state.chatMode() ? "chat" : "text"),
+            (v) => state.chatMode.set(v === "chat"),
+          )
+        : null,
   );
 }
 
@@ -59,7 +74,14 @@ function promptCard(): Element {
   return card(
     m.generate.prompt,
     field({ label: m.generate.prompt, class: "bare", help: m.generate.promptHelp }, (a) =>
-      h("textarea", { ...a, rows: 4, placeholder: m.generate.promptExample, value: state.prompt, onkeydown: submit, oninput: (e: Event) => state.prompt.set((e.target as HTMLTextAreaElement).value) }),
+      h("textarea", {
+        ...a,
+        rows: 4,
+        placeholder: m.generate.promptExample,
+        value: state.prompt,
+        onkeydown: submit,
+        oninput: (e: Event) => state.prompt.set((e.target as HTMLTextAreaElement).value),
+      }),
     ),
     generateButtons(),
   );
@@ -71,8 +93,20 @@ function generateButtons(): Element {
     state.busy()
       ? action(m.generate.stop, state.stop, { icon: "stop", class: "primary" })
       : [
-          action(m.generate.start, () => void state.generate().catch(report), { icon: "play", class: "primary", id: "generate-start", disabled: bad }),
-          () => (state.output() ? action(m.generate.again, () => void state.generate(state.output()!.seed).catch(report), { icon: "again", disabled: bad, title: m.generate.againHelp }) : null),
+          action(m.generate.start, () => void state.generate().catch(report), {
+            icon: "play",
+            class: "primary",
+            id: "generate-start",
+            disabled: bad,
+          }),
+          () =>
+            state.output()
+              ? action(m.generate.again, () => void state.generate(state.output()!.seed).catch(report), {
+                  icon: "again",
+                  disabled: bad,
+                  title: m.generate.againHelp,
+                })
+              : null,
         ],
   );
 }
@@ -84,10 +118,26 @@ function samplingCard(): Element {
     details(
       m.tokenizer.more,
       field({ label: m.generate.stopTexts, help: m.generate.stopTextsHelp }, (a) =>
-        h("textarea", { ...a, rows: 2, spellcheck: "false", value: state.stopTexts, oninput: (e: Event) => state.stopTexts.set((e.target as HTMLTextAreaElement).value) }),
+        h("textarea", {
+          ...a,
+          rows: 2,
+          spellcheck: "false",
+          value: state.stopTexts,
+          oninput: (e: Event) => state.stopTexts.set((e.target as HTMLTextAreaElement).value),
+        }),
       ),
       check(m.generate.ignoreEnd, state.ignoreEnd, state.ignoreEnd.set, m.generate.ignoreEndHelp),
-      field({ label: m.settings.precision[0], help: m.generate.precisionHelp }, (a) => select([["f32", m.choices.f32], ["mixed", m.choices.mixed]], state.precision, state.precision.set, a)),
+      field({ label: m.settings.precision[0], help: m.generate.precisionHelp }, (a) =>
+        select(
+          [
+            ["f32", m.choices.f32],
+            ["mixed", m.choices.mixed],
+          ],
+          state.precision,
+          state.precision.set,
+          a,
+        ),
+      ),
     ),
   );
 }
@@ -103,13 +153,32 @@ function samplingField(key: state.SamplingKey): Element {
   const [label, help] = m.sampling[key];
   const value = state.sampling[key];
   const set = (e: Event) => value.set((e.target as HTMLInputElement).value);
-  const error = () => (state.isBad(key) ? m.generate.between(fmt.number(state.ranges[key][0], 2), fmt.number(state.ranges[key][1], 2)) : undefined);
+  const error = () =>
+    state.isBad(key) ? m.generate.between(fmt.number(state.ranges[key][0], 2), fmt.number(state.ranges[key][1], 2)) : undefined;
   const slider = sliders[key];
   return field({ label, help, error, class: slider ? "sampling" : "sampling inline" }, (a) =>
     h(
       "div.with-slider",
-      slider ? h("input", { type: "range", min: slider[0], max: slider[1], step: slider[2], "aria-label": label, value: () => String(state.valueOf(key) ?? slider[0]), oninput: set }) : null,
-      h("input.short", { ...a, type: "text", inputmode: "decimal", autocomplete: "off", value: () => localNumber(value()), placeholder: key === "seed" ? m.generate.random : "", oninput: set }),
+      slider
+        ? h("input", {
+            type: "range",
+            min: slider[0],
+            max: slider[1],
+            step: slider[2],
+            "aria-label": label,
+            value: () => String(state.valueOf(key) ?? slider[0]),
+            oninput: set,
+          })
+        : null,
+      h("input.short", {
+        ...a,
+        type: "text",
+        inputmode: "decimal",
+        autocomplete: "off",
+        value: () => localNumber(value()),
+        placeholder: key === "seed" ? m.generate.random : "",
+        oninput: set,
+      }),
     ),
   );
 }

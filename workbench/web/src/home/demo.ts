@@ -133,7 +133,9 @@ async function ensureData(name: string): Promise<Data> {
   change({ stage: "data" });
   const there = data.peek().find((d) => d.name === name);
   if (there) return there;
-  const made = await follow<Data>("data", name, () => api.buildData({ name, texts: [sampleName()], tokenizer: name, split: true }));
+  const made = await follow<Data>("data", name, () =>
+    api.buildData({ name, texts: [sampleName()], tokenizer: name, split: true }),
+  );
   await refresh("data");
   return made;
 }

@@ -29,7 +29,21 @@ export function hero(first: boolean): Element {
       "div.hero-text",
       heading,
       h("p.lead", first ? m.home.lead : m.home.demoText),
-      h("div.row", () => action(m.home.start, () => void startDemo(seconds.peek()), { icon: "play", class: "primary big", disabled: () => !hasSample() }), segmented(m.home.length, options, () => String(seconds()), (v) => seconds.set(Number(v)))),
+      h(
+        "div.row",
+        () =>
+          action(m.home.start, () => void startDemo(seconds.peek()), {
+            icon: "play",
+            class: "primary big",
+            disabled: () => !hasSample(),
+          }),
+        segmented(
+          m.home.length,
+          options,
+          () => String(seconds()),
+          (v) => seconds.set(Number(v)),
+        ),
+      ),
       h("p.muted", () => (hasSample() ? (place() === "tab" ? m.home.promiseTab : m.home.promiseServer) : m.home.noSample)),
       first ? h("p", m.home.orOwn, " ", h("a", { href: link("tokenizer") }, m.home.ownText)) : null,
     ),
@@ -58,8 +72,25 @@ export function demoCard(): Element {
     { "aria-label": m.home.demo },
     h("header.card-head", h("h1", m.home.demo), demoButtons()),
     h("ol.thread", demoStages.map(stageItem)),
-    () => (demo()?.error ? h("div.banner.bad", { role: "alert" }, icon("warn"), h("p", h("strong", m.common.failed), " ", engineWords(messageOf(demo()!.error)))) : null),
-    () => (demo()?.stage === "done" ? h("div.row", { role: "status" }, h("a.btn.primary", { href: link("generate", demo()!.name) }, m.home.toGenerate), h("a.btn", { href: link("train", demo()!.name) }, m.home.toRun), h("a.btn", { href: link("tokenizer") }, m.home.toTokenizer)) : null),
+    () =>
+      demo()?.error
+        ? h(
+            "div.banner.bad",
+            { role: "alert" },
+            icon("warn"),
+            h("p", h("strong", m.common.failed), " ", engineWords(messageOf(demo()!.error))),
+          )
+        : null,
+    () =>
+      demo()?.stage === "done"
+        ? h(
+            "div.row",
+            { role: "status" },
+            h("a.btn.primary", { href: link("generate", demo()!.name) }, m.home.toGenerate),
+            h("a.btn", { href: link("train", demo()!.name) }, m.home.toRun),
+            h("a.btn", { href: link("tokenizer") }, m.home.toTokenizer),
+          )
+        : null,
   );
 }
 
@@ -70,7 +101,9 @@ function messageOf(error: unknown): string {
 function demoButtons(): Child {
   return () => {
     const over = demo()?.stage === "done" || demo()?.error !== undefined;
-    return over ? action(m.common.close, closeDemo, { icon: "close", class: "small" }) : action(m.common.cancel, stopDemo, { icon: "stop", class: "small" });
+    return over
+      ? action(m.common.close, closeDemo, { icon: "close", class: "small" })
+      : action(m.common.cancel, stopDemo, { icon: "stop", class: "small" });
   };
 }
 
@@ -97,22 +130,47 @@ function stageItem(stage: DemoStage): Element {
 function details(stage: DemoStage, state: StageState): Child {
   switch (stage) {
     case "tokenizer":
-      return [work(state, stage), () => (demo()?.tokenizer ? h("p.result", m.home.madeTokenizer(fmt.number(demo()!.tokenizer!.vocab_size))) : null)];
+      return [
+        work(state, stage),
+        () => (demo()?.tokenizer ? h("p.result", m.home.madeTokenizer(fmt.number(demo()!.tokenizer!.vocab_size))) : null),
+      ];
     case "data":
-      return [work(state, stage), () => (demo()?.data ? h("p.result", m.home.madeData(fmt.number(demo()!.data!.tokens), fmt.number(demo()!.data!.text_bytes / demo()!.data!.tokens, 2))) : null)];
+      return [
+        work(state, stage),
+        () =>
+          demo()?.data
+            ? h(
+                "p.result",
+                m.home.madeData(fmt.number(demo()!.data!.tokens), fmt.number(demo()!.data!.text_bytes / demo()!.data!.tokens, 2)),
+              )
+            : null,
+      ];
     case "probe":
-      return [work(state, stage), () => (demo()?.probe ? h("p.result", m.home.measured(fmt.number(demo()!.probe!.tok_per_s))) : null)];
+      return [
+        work(state, stage),
+        () => (demo()?.probe ? h("p.result", m.home.measured(fmt.number(demo()!.probe!.tok_per_s))) : null),
+      ];
     case "train":
       return training();
     case "write":
-      return [h("p.output", { translate: "no" }, h("span.prompt", demoPrompt), () => demo()?.output ?? ""), () => (demo()?.tokensPerSecond ? h("p.muted.numbers", m.generate.speed(fmt.number(demo()!.tokensPerSecond, 1))) : null)];
+      return [
+        h("p.output", { translate: "no" }, h("span.prompt", demoPrompt), () => demo()?.output ?? ""),
+        () => (demo()?.tokensPerSecond ? h("p.muted.numbers", m.generate.speed(fmt.number(demo()!.tokensPerSecond, 1))) : null),
+      ];
   }
 }
 
 function work(state: StageState, stage: DemoStage): Child {
   if (state !== "now") return null;
   const title = m.home.stages[stage][0];
-  return [progress(title, () => demo()?.job?.done ?? 0, () => demo()?.job?.total ?? 0), h("p.muted.numbers", () => (demo()?.job ? jobNumbers(demo()!.job!) : ""))];
+  return [
+    progress(
+      title,
+      () => demo()?.job?.done ?? 0,
+      () => demo()?.job?.total ?? 0,
+    ),
+    h("p.muted.numbers", () => (demo()?.job ? jobNumbers(demo()!.job!) : "")),
+  ];
 }
 
 /** The run with its falling loss. */
@@ -121,12 +179,36 @@ function training(): Child {
   const run = () => runs().find((r) => r.name === name);
   const exists = computed(() => run() !== undefined);
   return () => {
-    if (!exists()) return progress(m.home.stages.train[0], () => 0, () => 0);
+    if (!exists())
+      return progress(
+        m.home.stages.train[0],
+        () => 0,
+        () => 0,
+      );
     return [
-      progress(m.train.progress, () => run()?.step ?? 0, () => run()?.last_step ?? 0),
-      h("p.muted.numbers", () => [m.train.stepOf(fmt.number(run()?.step), fmt.number(run()?.last_step)), `${fmt.number(run()?.tok_per_s)} ${m.units["tokens/s"]}`, run()?.eta_s ? m.common.left(fmt.duration(run()!.eta_s)) : ""].filter(Boolean).join(" · ")),
+      progress(
+        m.train.progress,
+        () => run()?.step ?? 0,
+        () => run()?.last_step ?? 0,
+      ),
+      h("p.muted.numbers", () =>
+        [
+          m.train.stepOf(fmt.number(run()?.step), fmt.number(run()?.last_step)),
+          `${fmt.number(run()?.tok_per_s)} ${m.units["tokens/s"]}`,
+          run()?.eta_s ? m.common.left(fmt.duration(run()!.eta_s)) : "",
+        ]
+          .filter(Boolean)
+          .join(" · "),
+      ),
       lossChart(name),
-      () => (run()?.sample ? h("figure.sample", h("figcaption.muted", m.home.sampleAt(fmt.number(run()!.sample!.step))), h("blockquote", { translate: "no" }, run()!.sample!.text)) : null),
+      () =>
+        run()?.sample
+          ? h(
+              "figure.sample",
+              h("figcaption.muted", m.home.sampleAt(fmt.number(run()!.sample!.step))),
+              h("blockquote", { translate: "no" }, run()!.sample!.text),
+            )
+          : null,
     ];
   };
 }
@@ -137,13 +219,35 @@ function lossChart(name: string): Element {
   const lines = () => {
     log.version();
     const c = log.columns;
-    const val = { x: [...log.valStep.values.subarray(0, log.valStep.length)], y: [...log.valLoss.values.subarray(0, log.valLoss.length)] };
+    const val = {
+      x: [...log.valStep.values.subarray(0, log.valStep.length)],
+      y: [...log.valLoss.values.subarray(0, log.valLoss.length)],
+    };
     return [
-      { ...decimate(c.step.values, c.loss.values, 0, c.step.length, 300), label: m.charts.names.loss, color: 0, faint: true, quiet: true },
-      { ...decimate(c.step.values, smooth(c.loss.values, 0.85, c.step.length), 0, c.step.length, 300), label: m.charts.names.loss, color: 0 },
+      {
+        ...decimate(c.step.values, c.loss.values, 0, c.step.length, 300),
+        label: m.charts.names.loss,
+        color: 0,
+        faint: true,
+        quiet: true,
+      },
+      {
+        ...decimate(c.step.values, smooth(c.loss.values, 0.85, c.step.length), 0, c.step.length, 300),
+        label: m.charts.names.loss,
+        color: 0,
+      },
       { ...val, label: m.train.valLoss, color: 1, dashed: true },
     ];
   };
   const last = () => log.columns.loss.values[Math.max(0, log.columns.loss.length - 1)] ?? NaN;
-  return chart({ title: m.charts.loss, lines, log: () => false, range: signal(null), formatX: fmt.compact, formatY: (v) => fmt.number(v, 2), describe: () => m.charts.describe(m.charts.loss, fmt.number(last(), 2)), sync: "demo" });
+  return chart({
+    title: m.charts.loss,
+    lines,
+    log: () => false,
+    range: signal(null),
+    formatX: fmt.compact,
+    formatY: (v) => fmt.number(v, 2),
+    describe: () => m.charts.describe(m.charts.loss, fmt.number(last(), 2)),
+    sync: "demo",
+  });
 }

@@ -15,7 +15,12 @@ const evaluationCost = 1 / 3;
  * second, how often to look at the model meanwhile, and how much of tokens to
  * hold out so that looking does not cost more than training.
  */
-export function demoLength(plan: Pick<Plan, "tokens_per_step">, tokPerSec: number, seconds: number, tokens: number): Partial<RunSettings> {
+export function demoLength(
+  plan: Pick<Plan, "tokens_per_step">,
+  tokPerSec: number,
+  seconds: number,
+  tokens: number,
+): Partial<RunSettings> {
   const steps = Math.max(20, Math.min(5000, Math.round((trainingShare * tokPerSec * seconds) / plan.tokens_per_step)));
   const heldOut = ((1 - trainingShare) * tokPerSec * seconds) / evaluations / evaluationCost;
   const every = (parts: number) => Math.max(1, Math.ceil(steps / parts));

@@ -22,13 +22,30 @@ const types: Record<Format, string[]> = { llm: [], hf: ["f32", "f16", "bf16"], g
 export function downloadDialog(name: string): void {
   const format = signal<Format>("llm");
   const type = signal("f32");
-  const save = () => download(filePaths.model(name, format.peek(), types[format.peek()].length > 0 ? type.peek() : undefined), name + endings[format.peek()]);
+  const save = () =>
+    download(
+      filePaths.model(name, format.peek(), types[format.peek()].length > 0 ? type.peek() : undefined),
+      name + endings[format.peek()],
+    );
   const formats = (Object.keys(endings) as Format[]).map((f) => [f, m.models.formats[f][0]] as [string, string]);
   dialog(m.models.downloadOf(name), (close) => [
     segmented(m.models.format, formats, format, (v) => (type.set("f32"), format.set(v as Format))),
     h("p.help", () => m.models.formats[format()][1]),
-    () => (types[format()].length > 0 ? field({ label: m.models.type, help: m.models.typeHelp }, (a) => select(types[format()].map((t) => [t, t]), type, type.set, a)) : null),
-    h("div.row.end", action(m.models.download, async () => (await save(), close()), { icon: "download", class: "primary" })),
+    () =>
+      types[format()].length > 0
+        ? field({ label: m.models.type, help: m.models.typeHelp }, (a) =>
+            select(
+              types[format()].map((t) => [t, t]),
+              type,
+              type.set,
+              a,
+            ),
+          )
+        : null,
+    h(
+      "div.row.end",
+      action(m.models.download, async () => (await save(), close()), { icon: "download", class: "primary" }),
+    ),
   ]);
 }
 

@@ -21,7 +21,12 @@ export function homeView(): Child {
   continueDemo();
   const first = computed(() => runs().length === 0 && models().length === 0);
   const demoing = computed(() => demo() !== undefined);
-  return () => (demoing() ? [demoCard(), first() ? null : shelves()] : first() ? [hero(true), importCard()] : [h("header.view-head", h("h1", m.home.title)), shelves(), hero(false)]);
+  return () =>
+    demoing()
+      ? [demoCard(), first() ? null : shelves()]
+      : first()
+        ? [hero(true), importCard()]
+        : [h("header.view-head", h("h1", m.home.title)), shelves(), hero(false)];
 }
 
 function shelves(): Child {
@@ -34,12 +39,28 @@ function runsCard(): Element {
     () => (runs().length === 0 ? empty(m.train.noRuns) : null),
     table<Run>(m.train.runs, runs, (r) => r.name, [
       { head: m.common.name, kind: "main", cell: (r) => h("a", { href: link("train", r().name) }, r().name) },
-      { head: m.train.state, cell: (r) => [badge(m.states[r().state], () => r().state), isActive(r()) ? progress(m.train.progress, () => r().step, () => r().last_step) : null] },
+      {
+        head: m.train.state,
+        cell: (r) => [
+          badge(m.states[r().state], () => r().state),
+          isActive(r())
+            ? progress(
+                m.train.progress,
+                () => r().step,
+                () => r().last_step,
+              )
+            : null,
+        ],
+      },
       { head: m.train.step, kind: "num", cell: (r) => fmt.number(r().step) },
       { head: m.charts.loss, kind: "num", cell: (r) => fmt.fixed(r().val_loss || r().loss || NaN, 3) },
       { head: m.train.size, kind: "num", cell: (r) => fmt.compact(r().params) },
       { head: m.train.disk, kind: "num", cell: (r) => fmt.bytes(r().bytes) },
-      { head: m.train.age, kind: "num", cell: (r) => h("time", { datetime: r().created, title: fmt.moment(r().created) }, fmt.ago(r().created)) },
+      {
+        head: m.train.age,
+        kind: "num",
+        cell: (r) => h("time", { datetime: r().created, title: fmt.moment(r().created) }, fmt.ago(r().created)),
+      },
     ]),
   );
 }
@@ -53,7 +74,11 @@ function modelsCard(): Element {
       { head: m.train.size, kind: "num", cell: (x) => fmt.compact(x().params) },
       { head: m.charts.loss, kind: "num", cell: (x) => fmt.fixed(x().val_loss || x().loss || NaN, 3) },
       { head: m.train.disk, kind: "num", cell: (x) => fmt.bytes(x().bytes) },
-      { head: m.train.age, kind: "num", cell: (x) => h("time", { datetime: x().created, title: fmt.moment(x().created) }, fmt.ago(x().created)) },
+      {
+        head: m.train.age,
+        kind: "num",
+        cell: (x) => h("time", { datetime: x().created, title: fmt.moment(x().created) }, fmt.ago(x().created)),
+      },
       {
         head: m.common.actions,
         kind: "actions",
@@ -80,8 +105,15 @@ function importCard(): Element {
     m.home.import,
     dropZone({ text: m.home.importText, accept: ".llm,.zip,.bin,.json,.txt,.md,.jsonl,.parquet,.gz,.zst", take: importAny }),
     jobView(() => jobOf("import"), m.models.importing),
-    h("p.muted", () => (status() ? m.home.used(fmt.bytes(status()!.storage.used), status()!.storage.free > 0 ? fmt.bytes(status()!.storage.free) : "") : "")),
-    h("div.row", action(m.home.toTexts, () => void (location.hash = link("tokenizer")), { class: "small" })),
+    h("p.muted", () =>
+      status()
+        ? m.home.used(fmt.bytes(status()!.storage.used), status()!.storage.free > 0 ? fmt.bytes(status()!.storage.free) : "")
+        : "",
+    ),
+    h(
+      "div.row",
+      action(m.home.toTexts, () => void (location.hash = link("tokenizer")), { class: "small" }),
+    ),
   );
 }
 

@@ -19,7 +19,8 @@ export const en = {
     tokenLabel: "The address, or the token in it",
     open: "Open",
     failedTitle: "The engine did not start",
-    lostServer: "The connection to the server is lost; trying again. A run goes on without this page as long as the server lives.",
+    lostServer:
+      "The connection to the server is lost; trying again. A run goes on without this page as long as the server lives.",
     lostTab: "The engine in this tab does not answer. Reload the page: runs go on from their last checkpoint.",
   },
 
@@ -52,7 +53,8 @@ export const en = {
     server: "Server",
     tab: "This tab",
     serverText: "The engine runs in the program that serves this page. Runs go on when you close the page.",
-    tabText: "The engine runs in this browser tab; nothing leaves your machine. When the tab is closed, training pauses and can be resumed from the last checkpoint.",
+    tabText:
+      "The engine runs in this browser tab; nothing leaves your machine. When the tab is closed, training pauses and can be resumed from the last checkpoint.",
     device: "Device",
     devices: "All devices",
     software: "emulated in software",
@@ -137,20 +139,25 @@ export const en = {
     train: "Train a tokenizer",
     vocab: "Vocabulary size",
     vocabSlider: "Vocabulary size in powers of two",
-    vocabHelp: "How many different tokens there are. More make texts shorter but the model's table of tokens larger. 32K is advised for Turkish: its words carry many endings, and a small vocabulary cuts them to crumbs. For the demo's little text 2K to 8K are enough.",
+    vocabHelp:
+      "How many different tokens there are. More make texts shorter but the model's table of tokens larger. 32K is advised for Turkish: its words carry many endings, and a small vocabulary cuts them to crumbs. For the demo's little text 2K to 8K are enough.",
     vocabRange: (low: string, high: string) => `A whole number from ${low} to ${high}, please.`,
     advised: "32K for Turkish",
     pattern: "Pattern",
     patternHelp: "How text is cut before pieces are found; no token crosses a cut.",
     patterns: {
-      llama3: words.pair("llama3", "For most texts: words with the blank before them, numbers in threes, English contractions apart."),
+      llama3: words.pair(
+        "llama3",
+        "For most texts: words with the blank before them, numbers in threes, English contractions apart.",
+      ),
       turkish: words.pair("turkish", "As llama3, but an apostrophe with its ending, as in Ankara'da, stays whole."),
       gpt2: words.pair("gpt2", "The oldest one: numbers of any length, and blanks one by one."),
       qwen2: words.pair("qwen2", "As llama3, but every digit stands alone, which helps with arithmetic."),
     },
     more: "More settings",
     specials: "Special tokens",
-    specialsHelp: "Tokens that never come out of text, such as marks of a chat; one a line. The end of a document is always there.",
+    specialsHelp:
+      "Tokens that never come out of text, such as marks of a chat; one a line. The end of a document is always there.",
     nfc: "Unify letters (NFC)",
     nfcHelp: "Writes a letter with a mark as one character before cutting. The text cannot be restored to the byte then.",
     start: "Train the tokenizer",
@@ -377,7 +384,10 @@ export const en = {
     downloadOf: (name: string) => `Download ${name}`,
     format: "Format",
     formats: {
-      llm: words.pair(".llm", "Tezgah's own file: weights, tokenizer and settings in one. Goes between this page and the terminal as it is."),
+      llm: words.pair(
+        ".llm",
+        "Tezgah's own file: weights, tokenizer and settings in one. Goes between this page and the terminal as it is.",
+      ),
       hf: words.pair("Hugging Face", "A folder as .zip, for transformers and what is built on it."),
       gguf: words.pair("GGUF", "One file for llama.cpp and its relatives."),
     },

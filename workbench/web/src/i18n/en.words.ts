@@ -7,7 +7,10 @@ export const pair = (name: string, text: string): readonly [string, string] => [
 export const settings = {
   layers: pair("Layers", "How often attention and feed-forward follow each other; depth. Memory and time grow with it."),
   d_model: pair("Width", "Numbers that stand for a token between layers. Memory and time grow with its square."),
-  heads: pair("Attention heads", "How many ways of looking back each layer has; must divide the width unless the head size is set."),
+  heads: pair(
+    "Attention heads",
+    "How many ways of looking back each layer has; must divide the width unless the head size is set.",
+  ),
   kv_heads: pair("Key/value heads", "Heads that keys and values are shared by; fewer save memory when writing."),
   head_dim: pair("Head size", "Width of one head; an even number."),
   ffn: pair("Feed-forward width", "Inner width of the feed-forward part; usually two to four times the width."),
@@ -18,15 +21,24 @@ export const settings = {
   init_std: pair("Initial spread", "Spread of the random weights at the start."),
   context: pair("Context", "Tokens that the model sees at once. Memory grows with it, time a little more."),
   batch: pair("Batch", "Rows learned from at once. More are steadier and need more memory."),
-  accum: pair("Accumulation", "Batches added up to one step: a larger batch for the memory of a small one, and more time a step."),
+  accum: pair(
+    "Accumulation",
+    "Batches added up to one step: a larger batch for the memory of a small one, and more time a step.",
+  ),
   seed: pair("Seed", "Decides the first weights and the order of the data; the same seed gives the same run."),
   val_fraction: pair("Held-out share", "Part of the data that is never learned from and measures the validation loss."),
   doc_mask: pair("Keep documents apart", "Documents in one row do not see each other."),
   max_steps: pair("Steps", "Updates of the weights. Empty: one pass over the data."),
-  epochs: pair("Passes", "How often the data is read, instead of a number of steps. After about four passes small models begin to memorise."),
+  epochs: pair(
+    "Passes",
+    "How often the data is read, instead of a number of steps. After about four passes small models begin to memorise.",
+  ),
   max_tokens: pair("Tokens", "Ends after so many tokens, instead of a number of steps."),
   max_minutes: pair("Minutes", "Ends after so much training time, whatever the step; the schedule does not bend to it."),
-  lr: pair("Learning rate", "The largest step of the weights. Empty: one that fits the size. Too large diverges, too small wastes time."),
+  lr: pair(
+    "Learning rate",
+    "The largest step of the weights. Empty: one that fits the size. Too large diverges, too small wastes time.",
+  ),
   schedule: pair("Schedule", "How the rate falls after the warm-up."),
   warmup: pair("Warm-up", "Steps in which the rate rises from nothing, so that the start does not shake the weights."),
   min_lr: pair("Last rate", "Where the schedule ends; usually a tenth of the peak."),
@@ -37,9 +49,18 @@ export const settings = {
   beta2: pair("Beta 2", "How long AdamW remembers the size of gradients."),
   eps: pair("Epsilon", "Keeps AdamW from dividing by nothing."),
   nonfinite: pair("Non-finite gradients", "What happens to a step with NaN or infinities in it."),
-  precision: pair("Precision", "Mixed reads 16-bit weights in the forward pass: faster on most graphics cards, slower on processors."),
-  moments8: pair("8-bit optimizer", "AdamW's memory in 2 bytes a parameter instead of 8; the loss stays within about one percent."),
-  recompute: pair("Recompute activations", "Keeps less for the way back and computes it again: much less memory, about a third more time."),
+  precision: pair(
+    "Precision",
+    "Mixed reads 16-bit weights in the forward pass: faster on most graphics cards, slower on processors.",
+  ),
+  moments8: pair(
+    "8-bit optimizer",
+    "AdamW's memory in 2 bytes a parameter instead of 8; the loss stays within about one percent.",
+  ),
+  recompute: pair(
+    "Recompute activations",
+    "Keeps less for the way back and computes it again: much less memory, about a third more time.",
+  ),
   label_smoothing: pair("Label smoothing", "Gives a little of the probability to all other tokens."),
   z_loss: pair("Z-loss", "Holds the logits near zero; 0.0001 steadies large runs."),
   eval_every: pair("Evaluate every", "Steps between measurements on held-out text."),
@@ -85,10 +106,14 @@ export const states = {
 };
 
 export const warnings = {
-  nonfinite: (count: string) => `${count} gradients were NaN or infinite; the step was handled as the settings say. If it comes back, lower the learning rate.`,
-  lossRising: (from: string, to: string) => `The loss is rising, from ${from} to ${to}. A lower learning rate or a longer warm-up usually helps.`,
-  overfitting: (best: string, now: string, since: string) => `The validation loss was best at step ${since} with ${best} and is ${now} now: the model begins to learn its data by heart. More data, or stopping here, is better.`,
-  diverged: (loss: string) => `The run has diverged: the loss is ${loss}, worse than guessing. Start again with a smaller learning rate.`,
+  nonfinite: (count: string) =>
+    `${count} gradients were NaN or infinite; the step was handled as the settings say. If it comes back, lower the learning rate.`,
+  lossRising: (from: string, to: string) =>
+    `The loss is rising, from ${from} to ${to}. A lower learning rate or a longer warm-up usually helps.`,
+  overfitting: (best: string, now: string, since: string) =>
+    `The validation loss was best at step ${since} with ${best} and is ${now} now: the model begins to learn its data by heart. More data, or stopping here, is better.`,
+  diverged: (loss: string) =>
+    `The run has diverged: the loss is ${loss}, worse than guessing. Start again with a smaller learning rate.`,
   slowStart: "The loss has hardly moved so far. The learning rate may be too small, or the warm-up too long.",
   skipped: (count: string) => `${count} steps in a row were skipped because of non-finite gradients.`,
 };

@@ -52,7 +52,8 @@ export const tr: typeof en = {
     server: "Sunucu",
     tab: "Bu sekme",
     serverText: "Motor, bu sayfayı sunan programın içinde çalışır. Sayfayı kapatsanız da eğitim sürer.",
-    tabText: "Motor bu tarayıcı sekmesinde çalışır; makinenizden hiçbir şey çıkmaz. Sekme kapanınca eğitim duraklar ve son kayıttan sürdürülebilir.",
+    tabText:
+      "Motor bu tarayıcı sekmesinde çalışır; makinenizden hiçbir şey çıkmaz. Sekme kapanınca eğitim duraklar ve son kayıttan sürdürülebilir.",
     device: "Aygıt",
     devices: "Tüm aygıtlar",
     software: "yazılımla öykünülür",
@@ -113,7 +114,8 @@ export const tr: typeof en = {
     toRun: "Eğitime bak",
     toTokenizer: "Belirteçleyiciye bak",
     import: "Yanınızda bir şey getirin",
-    importText: "Buraya bir model (.llm ya da .zip içinde Hugging Face klasörü), belirteç dosyası (.bin), tokenizer.json ya da metin bırakın.",
+    importText:
+      "Buraya bir model (.llm ya da .zip içinde Hugging Face klasörü), belirteç dosyası (.bin), tokenizer.json ya da metin bırakın.",
     used: (used, free) => (free ? `${used} kullanılıyor, ${free} boş.` : `${used} kullanılıyor.`),
     toTexts: "Metinler, belirteçleyiciler ve belirteç dosyaları",
   },
@@ -137,20 +139,25 @@ export const tr: typeof en = {
     train: "Belirteçleyici eğit",
     vocab: "Dağarcık boyutu",
     vocabSlider: "İkinin kuvvetleriyle dağarcık boyutu",
-    vocabHelp: "Kaç farklı belirteç olacağı. Çoğu metni kısaltır ama modelin belirteç tablosunu büyütür. Türkçe için 32K önerilir: sözcükler çok ek alır ve küçük bir dağarcık onları ufalar. Gösterinin küçük metni için 2K ile 8K arası yeter.",
+    vocabHelp:
+      "Kaç farklı belirteç olacağı. Çoğu metni kısaltır ama modelin belirteç tablosunu büyütür. Türkçe için 32K önerilir: sözcükler çok ek alır ve küçük bir dağarcık onları ufalar. Gösterinin küçük metni için 2K ile 8K arası yeter.",
     vocabRange: (low, high) => `${low} ile ${high} arasında bir tam sayı girin.`,
     advised: "Türkçe için 32K",
     pattern: "Kesme kuralı",
     patternHelp: "Parçalar bulunmadan önce metnin nasıl kesildiği; hiçbir belirteç bir kesiği aşmaz.",
     patterns: {
-      llama3: words.pair("llama3", "Çoğu metin için: sözcükler önlerindeki boşlukla, sayılar üçer üçer, İngilizce kısaltma ekleri ayrı."),
+      llama3: words.pair(
+        "llama3",
+        "Çoğu metin için: sözcükler önlerindeki boşlukla, sayılar üçer üçer, İngilizce kısaltma ekleri ayrı.",
+      ),
       turkish: words.pair("turkish", "llama3 gibi; ama Ankara'da örneğindeki gibi kesme işareti ekiyle birlikte bütün kalır."),
       gpt2: words.pair("gpt2", "En eskisi: her uzunlukta sayı, boşluklar tek tek."),
       qwen2: words.pair("qwen2", "llama3 gibi; ama her rakam tek başına durur, bu da aritmetiğe yarar."),
     },
     more: "Diğer ayarlar",
     specials: "Özel belirteçler",
-    specialsHelp: "Metinden hiç çıkmayan belirteçler, örneğin sohbet işaretleri; her satıra bir tane. Belge sonu her zaman vardır.",
+    specialsHelp:
+      "Metinden hiç çıkmayan belirteçler, örneğin sohbet işaretleri; her satıra bir tane. Belge sonu her zaman vardır.",
     nfc: "Harfleri birleştir (NFC)",
     nfcHelp: "Kesmeden önce işaretli harfi tek karakter olarak yazar. Metin o zaman baytı baytına geri alınamaz.",
     start: "Belirteçleyiciyi eğit",
@@ -218,7 +225,8 @@ export const tr: typeof en = {
     weightOf: (name) => `Karışımda ${name} payı`,
     startFrom: "Bir modelden başla",
     init: "Başlangıç ağırlıkları",
-    initHelp: "Rastgele ağırlıklar her şeyi baştan öğrenir. Bir model bildiğinin üstüne koyar; verinin belirteçleyicisi onunki olmalı.",
+    initHelp:
+      "Rastgele ağırlıklar her şeyi baştan öğrenir. Bir model bildiğinin üstüne koyar; verinin belirteçleyicisi onunki olmalı.",
     fromRandom: "rastgele ağırlıklar",
     lora: "Yalnızca uyarlayıcı eğit (LoRA)",
     loraHelp: "Modelin kendi ağırlıkları kalır; yanlarındaki küçük matrisler öğrenir. Çok daha az bellek ister.",
@@ -377,7 +385,10 @@ export const tr: typeof en = {
     downloadOf: (name) => `İndir: ${name}`,
     format: "Biçim",
     formats: {
-      llm: words.pair(".llm", "Tezgah'ın kendi dosyası: ağırlıklar, belirteçleyici ve ayarlar bir arada. Bu sayfa ile uçbirim arasında olduğu gibi gider gelir."),
+      llm: words.pair(
+        ".llm",
+        "Tezgah'ın kendi dosyası: ağırlıklar, belirteçleyici ve ayarlar bir arada. Bu sayfa ile uçbirim arasında olduğu gibi gider gelir.",
+      ),
       hf: words.pair("Hugging Face", ".zip içinde bir klasör; transformers ve onun üstüne kurulanlar için."),
       gguf: words.pair("GGUF", "llama.cpp ve yakınları için tek dosya."),
     },

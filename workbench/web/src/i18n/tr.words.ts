@@ -1,6 +1,17 @@
 // Turkish: settings with a sentence of help each, and words for the engine's
 // codes. The keys are the engine's.
-import { type choices as enChoices, type errors as enErrors, type memory as enMemory, pair, type sampling as enSampling, type settings as enSettings, type stages as enStages, type states as enStates, type units as enUnits, type warnings as enWarnings } from "./en.words";
+import {
+  type choices as enChoices,
+  type errors as enErrors,
+  type memory as enMemory,
+  pair,
+  type sampling as enSampling,
+  type settings as enSettings,
+  type stages as enStages,
+  type states as enStates,
+  type units as enUnits,
+  type warnings as enWarnings,
+} from "./en.words";
 
 export { pair };
 
@@ -26,7 +37,10 @@ export const settings: typeof enSettings = {
   epochs: pair("Geçiş", "Adım sayısı yerine verinin kaç kez okunacağı. Dört geçişten sonra küçük modeller ezberlemeye başlar."),
   max_tokens: pair("Belirteç", "Adım sayısı yerine, bu kadar belirteçten sonra biter."),
   max_minutes: pair("Dakika", "Adım ne olursa olsun bu kadar eğitim süresinden sonra biter; çizelge buna göre değişmez."),
-  lr: pair("Öğrenme oranı", "Ağırlıkların attığı en büyük adım. Boş: boyuta uygun olanı. Büyüğü ıraksar, küçüğü zaman kaybettirir."),
+  lr: pair(
+    "Öğrenme oranı",
+    "Ağırlıkların attığı en büyük adım. Boş: boyuta uygun olanı. Büyüğü ıraksar, küçüğü zaman kaybettirir.",
+  ),
   schedule: pair("Çizelge", "Isınmadan sonra oranın nasıl düştüğü."),
   warmup: pair("Isınma", "Başlangıç ağırlıkları sarsmasın diye oranın sıfırdan yükseldiği adımlar."),
   min_lr: pair("Son oran", "Çizelgenin bittiği yer; genellikle tepenin onda biri."),
@@ -37,9 +51,18 @@ export const settings: typeof enSettings = {
   beta2: pair("Beta 2", "AdamW'nin gradyan büyüklüğünü ne kadar süre hatırladığı."),
   eps: pair("Epsilon", "AdamW'nin sıfıra bölmesini önler."),
   nonfinite: pair("Sonlu olmayan gradyanlar", "İçinde NaN ya da sonsuz bulunan adıma ne yapılacağı."),
-  precision: pair("Duyarlık", "Karma, ileri geçişte 16 bitlik ağırlık okur: ekran kartlarının çoğunda hızlı, işlemcide yavaştır."),
-  moments8: pair("8 bitlik eniyileyici", "AdamW'nin belleği parametre başına 8 yerine 2 bayt; kayıp yaklaşık yüzde bir içinde kalır."),
-  recompute: pair("Etkinleştirmeleri yeniden hesapla", "Dönüş yolu için az şey saklar, gerisini yeniden hesaplar: çok daha az bellek, yaklaşık üçte bir daha çok süre."),
+  precision: pair(
+    "Duyarlık",
+    "Karma, ileri geçişte 16 bitlik ağırlık okur: ekran kartlarının çoğunda hızlı, işlemcide yavaştır.",
+  ),
+  moments8: pair(
+    "8 bitlik eniyileyici",
+    "AdamW'nin belleği parametre başına 8 yerine 2 bayt; kayıp yaklaşık yüzde bir içinde kalır.",
+  ),
+  recompute: pair(
+    "Etkinleştirmeleri yeniden hesapla",
+    "Dönüş yolu için az şey saklar, gerisini yeniden hesaplar: çok daha az bellek, yaklaşık üçte bir daha çok süre.",
+  ),
   label_smoothing: pair("Etiket yumuşatma", "Olasılığın birazını öteki belirteçlere dağıtır."),
   z_loss: pair("Z kaybı", "Logitleri sıfıra yakın tutar; 0,0001 büyük eğitimleri dengeler."),
   eval_every: pair("Ölçme aralığı", "Ayrılan metinde iki ölçüm arasındaki adım sayısı."),
@@ -85,10 +108,14 @@ export const states: typeof enStates = {
 };
 
 export const warnings: typeof enWarnings = {
-  nonfinite: (count) => `${count} gradyan NaN ya da sonsuz çıktı; adım, ayarların dediği gibi ele alındı. Yinelenirse öğrenme oranını düşürün.`,
-  lossRising: (from, to) => `Kayıp yükseliyor: ${from} iken ${to} oldu. Daha düşük bir öğrenme oranı ya da daha uzun bir ısınma çoğu zaman işe yarar.`,
-  overfitting: (best, now, since) => `Doğrulama kaybı en iyi değerine ${since}. adımda ulaştı (${best}), şimdi ${now}: model verisini ezberlemeye başlıyor. Daha çok veri ya da burada durmak daha iyi.`,
-  diverged: (loss) => `Eğitim ıraksadı: kayıp ${loss}, rastgele tahminden bile kötü. Daha küçük bir öğrenme oranıyla yeniden başlatın.`,
+  nonfinite: (count) =>
+    `${count} gradyan NaN ya da sonsuz çıktı; adım, ayarların dediği gibi ele alındı. Yinelenirse öğrenme oranını düşürün.`,
+  lossRising: (from, to) =>
+    `Kayıp yükseliyor: ${from} iken ${to} oldu. Daha düşük bir öğrenme oranı ya da daha uzun bir ısınma çoğu zaman işe yarar.`,
+  overfitting: (best, now, since) =>
+    `Doğrulama kaybı en iyi değerine ${since}. adımda ulaştı (${best}), şimdi ${now}: model verisini ezberlemeye başlıyor. Daha çok veri ya da burada durmak daha iyi.`,
+  diverged: (loss) =>
+    `Eğitim ıraksadı: kayıp ${loss}, rastgele tahminden bile kötü. Daha küçük bir öğrenme oranıyla yeniden başlatın.`,
   slowStart: "Kayıp şimdiye dek pek kıpırdamadı. Öğrenme oranı çok küçük ya da ısınma çok uzun olabilir.",
   skipped: (count) => `Sonlu olmayan gradyanlar yüzünden art arda ${count} adım atlandı.`,
 };

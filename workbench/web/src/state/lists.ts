@@ -72,7 +72,10 @@ export class Canceled extends Error {}
 export async function finished<R>(job: Job): Promise<R> {
   applyJobs([job]);
   const known = jobs.peek().find((j) => j.id === job.id) ?? job;
-  const end = known.state !== "running" ? known : await new Promise<Job>((resolve) => waiting.set(job.id, [...(waiting.get(job.id) ?? []), resolve]));
+  const end =
+    known.state !== "running"
+      ? known
+      : await new Promise<Job>((resolve) => waiting.set(job.id, [...(waiting.get(job.id) ?? []), resolve]));
   if (end.state === "canceled") throw new Canceled();
   if (end.state === "failed") throw new Error(end.error ?? "");
   return end.result as R;
@@ -81,7 +84,8 @@ export async function finished<R>(job: Job): Promise<R> {
 /** The newest job of a kind, running or not, as a view wants to show it. */
 export function jobOf(kind: Job["kind"], name?: string): Job | undefined {
   const list = jobs();
-  for (let i = list.length - 1; i >= 0; i--) if (list[i]!.kind === kind && (name === undefined || list[i]!.name === name)) return list[i];
+  for (let i = list.length - 1; i >= 0; i--)
+    if (list[i]!.kind === kind && (name === undefined || list[i]!.name === name)) return list[i];
   return undefined;
 }
 
@@ -124,17 +128,18 @@ const receive = batch<Event>((events) => {
   }
 });
 
-const sleep = (ms: number) => new Promise<void>((resolve) => {
-  const timer = setTimeout(done, ms);
-  function done(): void {
-    clearTimeout(timer);
-    removeEventListener("online", done);
-    document.removeEventListener("visibilitychange", done);
-    resolve();
-  }
-  addEventListener("online", done);
-  document.addEventListener("visibilitychange", done);
-});
+const sleep = (ms: number) =>
+  new Promise<void>((resolve) => {
+    const timer = setTimeout(done, ms);
+    function done(): void {
+      clearTimeout(timer);
+      removeEventListener("online", done);
+      document.removeEventListener("visibilitychange", done);
+      resolve();
+    }
+    addEventListener("online", done);
+    document.addEventListener("visibilitychange", done);
+  });
 
 /** Reads events for as long as the page lives, and comes back after a loss. */
 export async function listenForever(): Promise<never> {

@@ -34,7 +34,14 @@ export function dataCard(): Element {
     () => (jobOf("data")?.state === "running" ? null : startRow()),
     jobView(() => jobOf("data"), m.data.building),
     () => (data().length === 0 ? empty(m.data.none) : null),
-    h("ul.choices", each(data, (d) => d.name, (d) => dataRow(d))),
+    h(
+      "ul.choices",
+      each(
+        data,
+        (d) => d.name,
+        (d) => dataRow(d),
+      ),
+    ),
     dropZone({ text: m.data.load, accept: ".bin", take: loadData }),
   );
 }
@@ -51,12 +58,22 @@ function startRow(): Element {
 function nameField(): Element {
   const error = () => (refused()?.field === "name" ? refusalText(refused()!) : undefined);
   return field({ label: m.common.name, error }, (attributes) =>
-    h("input", { ...attributes, type: "text", autocomplete: "off", placeholder: suggestedName, value: dataForm.name, oninput: (e: Event) => dataForm.name.set((e.target as HTMLInputElement).value) }),
+    h("input", {
+      ...attributes,
+      type: "text",
+      autocomplete: "off",
+      placeholder: suggestedName,
+      value: dataForm.name,
+      oninput: (e: Event) => dataForm.name.set((e.target as HTMLInputElement).value),
+    }),
   );
 }
 
 function suggestedName(): string {
-  return freeName(tokenizerName() || "data", data().map((d) => d.name));
+  return freeName(
+    tokenizerName() || "data",
+    data().map((d) => d.name),
+  );
 }
 
 async function build(): Promise<void> {
@@ -83,12 +100,21 @@ async function built(made: Data): Promise<void> {
   await refresh("data");
   touchStatus();
   choose(made.name);
-  toast({ kind: "done", title: m.data.built(made.name, fmt.compact(made.tokens)), action: { label: m.data.toTrain, run: () => (location.hash = link("train")) } });
+  toast({
+    kind: "done",
+    title: m.data.built(made.name, fmt.compact(made.tokens)),
+    action: { label: m.data.toTrain, run: () => (location.hash = link("train")) },
+  });
 }
 
 function dataRow(item: () => Data): Element {
   const { name } = item();
-  const facts = () => [m.data.tokens(fmt.compact(item().tokens)), m.tokenizer.documents(item().documents, fmt.number(item().documents)), fmt.bytes(item().bytes)].join(" · ");
+  const facts = () =>
+    [
+      m.data.tokens(fmt.compact(item().tokens)),
+      m.tokenizer.documents(item().documents, fmt.number(item().documents)),
+      fmt.bytes(item().bytes),
+    ].join(" · ");
   return h(
     "li.choice.plain",
     h("div.choice-text", h("strong", name), h("small", facts)),
@@ -107,7 +133,10 @@ async function removeData(name: string): Promise<void> {
 
 export async function loadData(picked: Picked): Promise<void> {
   const { path, file } = picked.files[0]!;
-  const name = freeName(toName(path, "data"), data.peek().map((d) => d.name));
+  const name = freeName(
+    toName(path, "data"),
+    data.peek().map((d) => d.name),
+  );
   await upload(() => api.putData(name, file));
   await refresh("data");
   touchStatus();

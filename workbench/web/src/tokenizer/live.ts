@@ -23,7 +23,9 @@ export function liveCard(): Element {
   const encoded = signal<Encoded | undefined>(undefined);
   if (liveText.peek() === undefined) liveText.set(m.tokenizer.liveDefault);
   encodeAsTyped(encoded);
-  return card(m.tokenizer.live, () => (tokenizers().length === 0 && models().length === 0 ? empty(m.tokenizer.liveNone) : liveContent(encoded)));
+  return card(m.tokenizer.live, () =>
+    tokenizers().length === 0 && models().length === 0 ? empty(m.tokenizer.liveNone) : liveContent(encoded),
+  );
 }
 
 function encodeAsTyped(encoded: { set(e: Encoded | undefined): void }): void {
@@ -38,7 +40,9 @@ function encodeAsTyped(encoded: { set(e: Encoded | undefined): void }): void {
     if (!name) return encoded.set(undefined);
     const mine = (stop = new AbortController());
     timer = window.setTimeout(() => {
-      api.encode(name, text.slice(0, largestText / 4), mine.signal).then((e) => !mine.signal.aborted && encoded.set(e), showError);
+      api
+        .encode(name, text.slice(0, largestText / 4), mine.signal)
+        .then((e) => !mine.signal.aborted && encoded.set(e), showError);
     }, typingMs);
   });
 }
@@ -47,7 +51,16 @@ function liveContent(encoded: () => Encoded | undefined): Child {
   const id = newId();
   return [
     sourceField(),
-    h("div.field", h("label", { for: id }, m.tokenizer.liveText), h("textarea", { id, rows: 4, value: liveText, oninput: (e: Event) => liveText.set((e.target as HTMLTextAreaElement).value) })),
+    h(
+      "div.field",
+      h("label", { for: id }, m.tokenizer.liveText),
+      h("textarea", {
+        id,
+        rows: 4,
+        value: liveText,
+        oninput: (e: Event) => liveText.set((e.target as HTMLTextAreaElement).value),
+      }),
+    ),
     strip(encoded),
     numbers(encoded),
   ];
@@ -90,7 +103,13 @@ function strip(encoded: () => Encoded | undefined): Child {
     const list = encoded()?.tokens ?? [];
     view.replace(list.slice(0, shown).map((t, i) => ({ text: t.text, class: colour(t.id, list[i - 1]?.id, t.special) })));
   });
-  return [view.element, () => ((encoded()?.tokens.length ?? 0) > shown ? h("p.muted", m.tokenizer.capped(fmt.number(shown), fmt.number(encoded()!.tokens.length))) : null)];
+  return [
+    view.element,
+    () =>
+      (encoded()?.tokens.length ?? 0) > shown
+        ? h("p.muted", m.tokenizer.capped(fmt.number(shown), fmt.number(encoded()!.tokens.length)))
+        : null,
+  ];
 }
 
 const dyes = 7;

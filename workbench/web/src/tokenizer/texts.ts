@@ -18,9 +18,22 @@ const uploading = signal<{ done: number; total: number; label: string } | undefi
 export function textsCard(): Element {
   return card(
     m.tokenizer.texts,
-    dropZone({ text: m.tokenizer.drop, multiple: true, folders: true, more: action(m.tokenizer.paste, () => pasteDialog(), { icon: "paste", class: "small" }), take: addTexts }),
+    dropZone({
+      text: m.tokenizer.drop,
+      multiple: true,
+      folders: true,
+      more: action(m.tokenizer.paste, () => pasteDialog(), { icon: "paste", class: "small" }),
+      take: addTexts,
+    }),
     uploadProgress(),
-    h("ul.choices", each(texts, (t) => t.name, (t) => textRow(t))),
+    h(
+      "ul.choices",
+      each(
+        texts,
+        (t) => t.name,
+        (t) => textRow(t),
+      ),
+    ),
   );
 }
 
@@ -31,14 +44,21 @@ function uploadProgress(): Child {
     return h(
       "div.job",
       h("p", m.tokenizer.uploading(fmt.number(now.done), fmt.number(now.total), now.label)),
-      progress(m.tokenizer.uploadProgress, () => uploading()?.done ?? 0, () => uploading()?.total ?? 0),
+      progress(
+        m.tokenizer.uploadProgress,
+        () => uploading()?.done ?? 0,
+        () => uploading()?.total ?? 0,
+      ),
     );
   };
 }
 
 /** Sends what came together as one text. */
 export async function addTexts(picked: Picked): Promise<void> {
-  const name = freeName(toName(picked.label), texts.peek().map((t) => t.name));
+  const name = freeName(
+    toName(picked.label),
+    texts.peek().map((t) => t.name),
+  );
   const total = picked.files.length;
   try {
     await upload(async () => {
@@ -61,8 +81,18 @@ function textRow(text: () => Text): Element {
   const id = newId("t");
   return h(
     "li.choice",
-    h("input", { type: "checkbox", id, checked: () => chosenTexts().includes(name), onchange: (e: Event) => tick(name, (e.target as HTMLInputElement).checked) }),
-    h("label", { for: id }, () => (text().sample ? m.tokenizer.sample : name), h("small", () => textFacts(text()))),
+    h("input", {
+      type: "checkbox",
+      id,
+      checked: () => chosenTexts().includes(name),
+      onchange: (e: Event) => tick(name, (e.target as HTMLInputElement).checked),
+    }),
+    h(
+      "label",
+      { for: id },
+      () => (text().sample ? m.tokenizer.sample : name),
+      h("small", () => textFacts(text())),
+    ),
     iconButton("file", m.tokenizer.look(name), () => previewDialog(name)),
     () => (text().sample ? null : iconButton("trash", m.common.deleteOf(name), () => removeText(name))),
   );
@@ -92,11 +122,22 @@ function pasteDialog(): void {
   dialog(m.tokenizer.paste, (close) => {
     const nameId = newId();
     const textId = newId();
-    const name = h("input", { type: "text", id: nameId, value: freeName(m.tokenizer.pastedName, texts.peek().map((t) => t.name)), autocomplete: "off" });
+    const name = h("input", {
+      type: "text",
+      id: nameId,
+      value: freeName(
+        m.tokenizer.pastedName,
+        texts.peek().map((t) => t.name),
+      ),
+      autocomplete: "off",
+    });
     const area = h("textarea", { id: textId, rows: 10 });
     const add = async () => {
       if (area.value.trim() === "") return void area.focus();
-      await addTexts({ label: name.value, files: [{ path: "pasted.txt", file: new File([area.value], "pasted.txt", { type: "text/plain" }) }] });
+      await addTexts({
+        label: name.value,
+        files: [{ path: "pasted.txt", file: new File([area.value], "pasted.txt", { type: "text/plain" }) }],
+      });
       close();
     };
     return [

@@ -29,11 +29,25 @@ export function trainCard(): Element {
     vocabField(),
     patternField(),
     details(m.tokenizer.more, nameField(), specialsField(), check(m.tokenizer.nfc, form.nfc, form.nfc.set, m.tokenizer.nfcHelp)),
-    () => (running() ? null : h("div.row", action(m.tokenizer.start, start, { icon: "play", class: "primary", disabled: () => chosenTexts().length === 0 }), h("span.muted", () => m.tokenizer.startFrom(chosenTexts().length)))),
+    () =>
+      running()
+        ? null
+        : h(
+            "div.row",
+            action(m.tokenizer.start, start, { icon: "play", class: "primary", disabled: () => chosenTexts().length === 0 }),
+            h("span.muted", () => m.tokenizer.startFrom(chosenTexts().length)),
+          ),
     jobView(() => jobOf("tokenizer"), m.tokenizer.training),
     h("h3", m.tokenizer.list),
     () => (tokenizers().length === 0 ? empty(m.tokenizer.none) : null),
-    h("ul.choices", each(tokenizers, (t) => t.name, (t) => tokenizerRow(t))),
+    h(
+      "ul.choices",
+      each(
+        tokenizers,
+        (t) => t.name,
+        (t) => tokenizerRow(t),
+      ),
+    ),
     dropZone({ text: m.tokenizer.load, accept: ".json", take: loadTokenizer }),
   );
 }
@@ -47,7 +61,9 @@ function vocabField(): Element {
   const exponent = () => Math.log2(form.vocabSize());
   const outOfRange = () => {
     const n = form.vocabSize();
-    return n >= smallest && n <= largest && Number.isInteger(n) ? undefined : m.tokenizer.vocabRange(fmt.number(smallest), fmt.number(largest));
+    return n >= smallest && n <= largest && Number.isInteger(n)
+      ? undefined
+      : m.tokenizer.vocabRange(fmt.number(smallest), fmt.number(largest));
   };
   const error = () => outOfRange() ?? errorOf("vocab_size")();
   return field({ label: m.tokenizer.vocab, help: m.tokenizer.vocabHelp, error }, (attributes) =>
@@ -70,7 +86,15 @@ function vocabField(): Element {
         value: () => fmt.number(form.vocabSize()),
         onchange: (e: Event) => form.vocabSize.set(parseNumber((e.target as HTMLInputElement).value, true)),
       }),
-      h("button.btn.small", { type: "button", "aria-pressed": () => form.vocabSize() === advised, onclick: () => (form.vocabSize.set(advised), form.pattern.set("turkish")) }, m.tokenizer.advised),
+      h(
+        "button.btn.small",
+        {
+          type: "button",
+          "aria-pressed": () => form.vocabSize() === advised,
+          onclick: () => (form.vocabSize.set(advised), form.pattern.set("turkish")),
+        },
+        m.tokenizer.advised,
+      ),
     ),
   );
 }
@@ -78,26 +102,44 @@ function vocabField(): Element {
 function patternField(): Element {
   const options = Object.entries(m.tokenizer.patterns).map(([key, [name]]) => [key, name] as [string, string]);
   const help = () => (m.tokenizer.patterns as Record<string, readonly [string, string]>)[form.pattern()]?.[1];
-  return field({ label: m.tokenizer.pattern, help: [m.tokenizer.patternHelp, " ", help], error: errorOf("pattern") }, (attributes) =>
-    select(options, form.pattern, form.pattern.set, attributes),
+  return field(
+    { label: m.tokenizer.pattern, help: [m.tokenizer.patternHelp, " ", help], error: errorOf("pattern") },
+    (attributes) => select(options, form.pattern, form.pattern.set, attributes),
   );
 }
 
 function nameField(): Element {
   return field({ label: m.common.name, error: errorOf("name") }, (attributes) =>
-    h("input", { ...attributes, type: "text", autocomplete: "off", placeholder: suggestedName, value: form.name, oninput: (e: Event) => form.name.set((e.target as HTMLInputElement).value) }),
+    h("input", {
+      ...attributes,
+      type: "text",
+      autocomplete: "off",
+      placeholder: suggestedName,
+      value: form.name,
+      oninput: (e: Event) => form.name.set((e.target as HTMLInputElement).value),
+    }),
   );
 }
 
 function specialsField(): Element {
   return field({ label: m.tokenizer.specials, help: m.tokenizer.specialsHelp, error: errorOf("specials") }, (attributes) =>
-    h("textarea", { ...attributes, rows: 3, spellcheck: "false", placeholder: "<|im_start|>\n<|im_end|>", value: form.specials, oninput: (e: Event) => form.specials.set((e.target as HTMLTextAreaElement).value) }),
+    h("textarea", {
+      ...attributes,
+      rows: 3,
+      spellcheck: "false",
+      placeholder: "<|im_start|>\n<|im_end|>",
+      value: form.specials,
+      oninput: (e: Event) => form.specials.set((e.target as HTMLTextAreaElement).value),
+    }),
   );
 }
 
 function suggestedName(): string {
   const base = chosenTexts()[0] ?? "sample";
-  return freeName(`${base}-${fmt.compact(form.vocabSize()).replace(/[^\p{L}\p{N}]/gu, "")}`, tokenizers().map((t) => t.name));
+  return freeName(
+    `${base}-${fmt.compact(form.vocabSize()).replace(/[^\p{L}\p{N}]/gu, "")}`,
+    tokenizers().map((t) => t.name),
+  );
 }
 
 async function start(): Promise<void> {
@@ -131,10 +173,19 @@ async function trained(made: Tokenizer): Promise<void> {
 function tokenizerRow(tokenizer: () => Tokenizer): Element {
   const { name } = tokenizer();
   const id = newId("k");
-  const facts = () => [m.tokenizer.ids(fmt.number(tokenizer().vocab_size)), tokenizer().pattern, fmt.ago(tokenizer().created)].filter(Boolean).join(" · ");
+  const facts = () =>
+    [m.tokenizer.ids(fmt.number(tokenizer().vocab_size)), tokenizer().pattern, fmt.ago(tokenizer().created)]
+      .filter(Boolean)
+      .join(" · ");
   return h(
     "li.choice",
-    h("input", { type: "radio", name: "tokenizer", id, checked: () => tokenizerName() === name, onchange: () => pickTokenizer(name) }),
+    h("input", {
+      type: "radio",
+      name: "tokenizer",
+      id,
+      checked: () => tokenizerName() === name,
+      onchange: () => pickTokenizer(name),
+    }),
     h("label", { for: id }, name, h("small", facts)),
     iconButton("download", m.tokenizer.save(name), () => download(filePaths.tokenizer(name), `${name}.json`)),
     iconButton("trash", m.common.deleteOf(name), () => removeTokenizer(name)),
@@ -149,10 +200,12 @@ async function removeTokenizer(name: string): Promise<void> {
 
 export async function loadTokenizer(picked: Picked): Promise<void> {
   const { path, file } = picked.files[0]!;
-  const name = freeName(toName(path, "tokenizer"), tokenizers.peek().map((t) => t.name));
+  const name = freeName(
+    toName(path, "tokenizer"),
+    tokenizers.peek().map((t) => t.name),
+  );
   await api.putTokenizer(name, file);
   await refresh("tokenizers");
   pickTokenizer(name);
   toast({ kind: "done", title: m.tokenizer.loaded(name) });
 }
-

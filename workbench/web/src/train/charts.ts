@@ -27,15 +27,28 @@ const compared = computed(() => (route().query.get("compare") ?? "").split(",").
 export function charts(name: string): Child {
   const range = signal<Range>(null);
   const logs = usedLogs(name);
-  const shared = { log: () => false, range, formatX: (x: number) => (axis() === "time" ? fmt.duration(x) : fmt.compact(x)), sync: `run-${name}` };
-  const lines = (column: ColumnName, smoothed: boolean) => () => logs().flatMap((log, i) => runLines(log, i, column, smoothed, range()));
+  const shared = {
+    log: () => false,
+    range,
+    formatX: (x: number) => (axis() === "time" ? fmt.duration(x) : fmt.compact(x)),
+    sync: `run-${name}`,
+  };
+  const lines = (column: ColumnName, smoothed: boolean) => () =>
+    logs().flatMap((log, i) => runLines(log, i, column, smoothed, range()));
   const last = (column: ColumnName) => {
     const c = logs()[0]?.columns[column];
     return c && c.length > 0 ? c.values[c.length - 1]! : NaN;
   };
   const loss = () => logs().flatMap((log, i) => [...runLines(log, i, "loss", true, range()), validation(log, i)]);
   const one = (title: string, column: ColumnName, format: (v: number) => string, extra: object = {}) =>
-    chart({ ...shared, title, lines: lines(column, column !== "lr"), formatY: format, describe: () => m.charts.describe(title, format(last(column))), ...extra });
+    chart({
+      ...shared,
+      title,
+      lines: lines(column, column !== "lr"),
+      formatY: format,
+      describe: () => m.charts.describe(title, format(last(column))),
+      ...extra,
+    });
   return [
     toolbar(name, range),
     h(
@@ -84,7 +97,10 @@ function runLines(log: RunLog, i: number, column: ColumnName, smoothed: boolean,
   const raw = { ...decimate(x, y, lo, hi, buckets), label: name, color: i };
   if (!smoothed || smoothing() === 0) return [raw];
   const s = smooth(y, smoothing(), length);
-  return [{ ...raw, faint: true, quiet: true }, { ...decimate(x, s, lo, hi, buckets), label: name, color: i }];
+  return [
+    { ...raw, faint: true, quiet: true },
+    { ...decimate(x, s, lo, hi, buckets), label: name, color: i },
+  ];
 }
 
 function validation(log: RunLog, i: number): Line {
@@ -94,7 +110,13 @@ function validation(log: RunLog, i: number): Line {
   const at = (s: number) => x[Math.min(step.length - 1, lowerBound(step.values, s, step.length))] ?? s;
   const steps = [...log.valStep.values.subarray(0, log.valStep.length)];
   const values = [...log.valLoss.values.subarray(0, log.valLoss.length)].map((v) => (Number.isFinite(v) ? v : null));
-  return { x: steps.map(at), y: values, label: label(log, i, "") ? m.charts.val(i === 0 && compared().length === 0 ? "" : log.name) : "", color: i === 0 && compared().length === 0 ? 1 : i, dashed: true };
+  return {
+    x: steps.map(at),
+    y: values,
+    label: label(log, i, "") ? m.charts.val(i === 0 && compared().length === 0 ? "" : log.name) : "",
+    color: i === 0 && compared().length === 0 ? 1 : i,
+    dashed: true,
+  };
 }
 
 // ---- tools
@@ -163,7 +185,18 @@ function comparison(name: string): Child {
       ? null
       : h(
           "details.details.compare",
-          h("summary", h("span", m.charts.compare, () => (compared().length > 0 ? ` (${compared().length})` : "")), icon("down")),
-          h("div.details-body", others().map((r) => check(r.name, () => compared().includes(r.name), toggle(r.name), undefined, { disabled: () => !compared().includes(r.name) && compared().length >= comparedAtMost }))),
+          h(
+            "summary",
+            h("span", m.charts.compare, () => (compared().length > 0 ? ` (${compared().length})` : "")),
+            icon("down"),
+          ),
+          h(
+            "div.details-body",
+            others().map((r) =>
+              check(r.name, () => compared().includes(r.name), toggle(r.name), undefined, {
+                disabled: () => !compared().includes(r.name) && compared().length >= comparedAtMost,
+              }),
+            ),
+          ),
         );
 }

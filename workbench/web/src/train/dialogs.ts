@@ -18,7 +18,15 @@ export function resumeDialog(run: Run): void {
   const error = () => (value() > run.step ? undefined : m.train.moreThan(fmt.number(run.step)));
   dialog(m.train.goOn, (close) => [
     h("p", m.train.goOnText),
-    field({ label: m.train.upTo, error }, (a) => h("input", { ...a, type: "text", inputmode: "numeric", value: steps, oninput: (e: Event) => steps.set((e.target as HTMLInputElement).value) })),
+    field({ label: m.train.upTo, error }, (a) =>
+      h("input", {
+        ...a,
+        type: "text",
+        inputmode: "numeric",
+        value: steps,
+        oninput: (e: Event) => steps.set((e.target as HTMLInputElement).value),
+      }),
+    ),
     h(
       "div.row.end",
       action(
@@ -36,12 +44,30 @@ export function resumeDialog(run: Run): void {
 
 /** Asks for a name, a checkpoint, and the settings that a fork usually changes. */
 export function forkDialog(run: Run, step: number): void {
-  const name = signal(freeName(run.name, runs.peek().map((r) => r.name)));
+  const name = signal(
+    freeName(
+      run.name,
+      runs.peek().map((r) => r.name),
+    ),
+  );
   const from = signal(String(step));
   const lr = signal("");
   const steps = signal("");
-  const points: [string, string][] = [["0", m.train.newest], ...(run.checkpoints ?? []).map((c) => [String(c.step), m.train.atStep(fmt.number(c.step))] as [string, string])];
-  const input = (value: typeof name, extra: object = {}) => (a: object) => h("input", { ...a, type: "text", autocomplete: "off", value, oninput: (e: Event) => value.set((e.target as HTMLInputElement).value), ...extra });
+  const points: [string, string][] = [
+    ["0", m.train.newest],
+    ...(run.checkpoints ?? []).map((c) => [String(c.step), m.train.atStep(fmt.number(c.step))] as [string, string]),
+  ];
+  const input =
+    (value: typeof name, extra: object = {}) =>
+    (a: object) =>
+      h("input", {
+        ...a,
+        type: "text",
+        autocomplete: "off",
+        value,
+        oninput: (e: Event) => value.set((e.target as HTMLInputElement).value),
+        ...extra,
+      });
   const fork = async () => {
     const changes: Partial<RunSettings> = {};
     if (lr.peek().trim()) changes.lr = parseNumber(lr.peek());
@@ -57,9 +83,18 @@ export function forkDialog(run: Run, step: number): void {
     field({ label: m.train.checkpoint }, (a) => select(points, from, from.set, a)),
     h(
       "div.grid",
-      field({ label: m.settings.lr[0], help: m.train.asBefore }, input(lr, { inputmode: "decimal", placeholder: fmt.rate(run.settings.lr) })),
-      field({ label: m.settings.max_steps[0], help: m.train.asBefore }, input(steps, { inputmode: "numeric", placeholder: fmt.number(run.settings.max_steps || run.last_step) })),
+      field(
+        { label: m.settings.lr[0], help: m.train.asBefore },
+        input(lr, { inputmode: "decimal", placeholder: run.settings.lr ? fmt.rate(run.settings.lr) : "" }),
+      ),
+      field(
+        { label: m.settings.max_steps[0], help: m.train.asBefore },
+        input(steps, { inputmode: "numeric", placeholder: fmt.number(run.settings.max_steps || run.last_step) }),
+      ),
     ),
-    h("div.row.end", action(m.train.fork, async () => (go("train", await fork()), close()), { class: "primary", icon: "fork" })),
+    h(
+      "div.row.end",
+      action(m.train.fork, async () => (go("train", await fork()), close()), { class: "primary", icon: "fork" }),
+    ),
   ]);
 }

@@ -50,7 +50,12 @@ export function enter(key: SettingKey, value: string): void {
   entered.update((old) => ({ ...old, [key]: value || undefined }));
 }
 
-export const suggestedName = computed(() => freeName(`${init() || preset() || "run"}-${chosenData()[0] ?? chats()[0] ?? "data"}`, runs().map((r) => r.name)));
+export const suggestedName = computed(() =>
+  freeName(
+    `${init() || preset() || "run"}-${chosenData()[0] ?? chats()[0] ?? "data"}`,
+    runs().map((r) => r.name),
+  ),
+);
 
 /** The form as the engine wants it, and the entries that are no numbers. */
 export const request = computed((): { settings: RunSettings; bad: SettingKey[] } => {
@@ -62,11 +67,17 @@ export const request = computed((): { settings: RunSettings; bad: SettingKey[] }
       ...settings,
       model: init() ? undefined : settings.model,
       name: name().trim() || suggestedName(),
-      data: sft.length > 0 ? [] : chosenData().map((n) => ({ name: n, weight: Number(weights()[n]?.replace(",", ".")) || undefined })),
+      data:
+        sft.length > 0
+          ? []
+          : chosenData().map((n) => ({ name: n, weight: Number(weights()[n]?.replace(",", ".")) || undefined })),
       sft: sft.length > 0 ? [...sft] : undefined,
       template: sft.length > 0 && template() ? template() : undefined,
       init: init() || undefined,
-      lora: l && init() ? { rank: Number(l.rank) || 8, alpha: Number(l.alpha.replace(",", ".")) || 16, targets: l.targets } : undefined,
+      lora:
+        l && init()
+          ? { rank: Number(l.rank) || 8, alpha: Number(l.alpha.replace(",", ".")) || 16, targets: l.targets }
+          : undefined,
       preset: init() ? undefined : preset(),
       device: device() || undefined,
     },
@@ -119,7 +130,12 @@ async function askPlan(settings: RunSettings, signal: AbortSignal): Promise<void
 function noteEffect(now: Plan): void {
   if (!before) return;
   const was = before.plan;
-  lastEffect.set({ key: before.key, memory: now.total - was.total, params: now.params - was.params, time: work(now) / work(was) });
+  lastEffect.set({
+    key: before.key,
+    memory: now.total - was.total,
+    params: now.params - was.params,
+    time: work(now) / work(was),
+  });
 }
 
 /** Arithmetic of the whole run. */

@@ -29,7 +29,11 @@ export function monitorView(name: string): Child {
       head(now),
       notices(now),
       h("section.card", { "aria-label": m.charts.title }, charts(name)),
-      h("div.columns", h("div.column", samplesCard(name), profileCard(now)), h("div.column", checkpointsCard(now), settingsCard(now))),
+      h(
+        "div.columns",
+        h("div.column", samplesCard(name), profileCard(now)),
+        h("div.column", checkpointsCard(now), settingsCard(now)),
+      ),
     ];
   };
 }
@@ -43,11 +47,22 @@ function head(run: () => Run): Element {
     h(
       "div.run-title",
       h("h2", run().name),
-      badge(() => m.states[run().state], () => run().state),
-      h("span.muted", () => [fmt.compact(run().params), run().device && engineWords(run().device)].flatMap((x, i) => (x ? [i > 0 ? " · " : "", x] : []))),
+      badge(
+        () => m.states[run().state],
+        () => run().state,
+      ),
+      h("span.muted", () =>
+        [fmt.compact(run().params), run().device && engineWords(run().device)].flatMap((x, i) =>
+          x ? [i > 0 ? " · " : "", x] : [],
+        ),
+      ),
       h("div.run-buttons", buttons(run)),
     ),
-    progress(m.train.progress, () => run().step, () => run().last_step),
+    progress(
+      m.train.progress,
+      () => run().step,
+      () => run().last_step,
+    ),
     h("p.muted.numbers", () => progressText(run())),
     h(
       "dl.stats",
@@ -77,10 +92,20 @@ function buttons(run: () => Run): Child {
     const take = async (answer: Promise<Run>) => applyRuns([await answer]);
     return [
       active ? action(m.train.pause, () => take(api.pauseRun(name)), { icon: "pause" }) : null,
-      active ? action(m.train.stop, async () => ((await confirm(m.train.stop, m.train.stopText, m.train.stop)) ? take(api.stopRun(name)) : undefined), { icon: "stop" }) : null,
-      s === "paused" || s === "failed" ? action(m.train.resume, () => take(api.resumeRun(name, {})), { icon: "play", class: "primary" }) : null,
+      active
+        ? action(
+            m.train.stop,
+            async () => ((await confirm(m.train.stop, m.train.stopText, m.train.stop)) ? take(api.stopRun(name)) : undefined),
+            { icon: "stop" },
+          )
+        : null,
+      s === "paused" || s === "failed"
+        ? action(m.train.resume, () => take(api.resumeRun(name, {})), { icon: "play", class: "primary" })
+        : null,
       s === "done" || s === "stopped" ? action(m.train.goOn, () => resumeDialog(run()), { icon: "play" }) : null,
-      s === "done" || s === "stopped" || s === "paused" ? h("a.btn.primary", { href: link("generate", name) }, icon("send"), h("span", m.train.write)) : null,
+      s === "done" || s === "stopped" || s === "paused"
+        ? h("a.btn.primary", { href: link("generate", name) }, icon("send"), h("span", m.train.write))
+        : null,
       action(m.train.fork, () => forkDialog(run(), 0), { icon: "fork" }),
       !active && s !== "pausing" ? iconButton("trash", m.common.deleteOf(name), () => remove(name)) : null,
     ];
@@ -105,8 +130,19 @@ function notices(run: () => Run): Child {
     if (!error && (warnings ?? []).length === 0 && (lines ?? []).length === 0) return null;
     return h(
       "div.warnings",
-      error ? h("div.banner.bad", { role: "alert" }, icon("warn"), h("p", h("strong", m.train.failedTitle), " ", engineWords(error))) : null,
-      (warnings ?? []).slice(-4).map((w) => h("div.banner.warn", { role: "status" }, icon("warn"), h("p", h("span.muted", m.train.atStep(fmt.number(w.step)), " "), warningText(w)))),
+      error
+        ? h("div.banner.bad", { role: "alert" }, icon("warn"), h("p", h("strong", m.train.failedTitle), " ", engineWords(error)))
+        : null,
+      (warnings ?? [])
+        .slice(-4)
+        .map((w) =>
+          h(
+            "div.banner.warn",
+            { role: "status" },
+            icon("warn"),
+            h("p", h("span.muted", m.train.atStep(fmt.number(w.step)), " "), warningText(w)),
+          ),
+        ),
       engineNotes(lines ?? []),
     );
   };
@@ -118,7 +154,15 @@ function engineNotes(lines: string[]): Child {
   const older = lines.slice(-30, -1).reverse();
   return [
     h("div.banner.info", { role: "status" }, icon("chip"), h("p", m.train.notes, " ", engineWords(lines[lines.length - 1]!))),
-    older.length > 0 ? details(m.train.olderNotes(fmt.number(older.length)), h("ul.notices", older.map((n) => h("li", engineWords(n))))) : null,
+    older.length > 0
+      ? details(
+          m.train.olderNotes(fmt.number(older.length)),
+          h(
+            "ul.notices",
+            older.map((n) => h("li", engineWords(n))),
+          ),
+        )
+      : null,
   ];
 }
 
@@ -137,7 +181,16 @@ function samplesCard(name: string): Element {
     h(
       "ol.samples",
       { tabindex: () => (samples().length > 0 ? 0 : undefined), "aria-label": m.train.samples },
-      each(samples, (s) => `${s.step}-${s.time}`, (s) => h("li", h("span.muted.numbers", m.train.atStep(fmt.number(s().step))), h("blockquote", { translate: "no" }, s().message))),
+      each(
+        samples,
+        (s) => `${s.step}-${s.time}`,
+        (s) =>
+          h(
+            "li",
+            h("span.muted.numbers", m.train.atStep(fmt.number(s().step))),
+            h("blockquote", { translate: "no" }, s().message),
+          ),
+      ),
     ),
   );
 }
@@ -149,15 +202,25 @@ function checkpointsCard(run: () => Run): Element {
     () => (list().length === 0 ? empty(m.train.noCheckpoints) : null),
     h(
       "ul.choices",
-      each(list, (c) => String(c.step), (c) =>
-        h(
-          "li.choice.plain",
-          h("div.choice-text", h("strong.numbers", m.train.atStep(fmt.number(c().step))), h("small", () => `${fmt.bytes(c().bytes)} · ${fmt.ago(c().created)}`)),
-          action(m.train.fork, () => forkDialog(run(), c().step), { icon: "fork", class: "small" }),
-        ),
+      each(
+        list,
+        (c) => String(c.step),
+        (c) =>
+          h(
+            "li.choice.plain",
+            h(
+              "div.choice-text",
+              h("strong.numbers", m.train.atStep(fmt.number(c().step))),
+              h("small", () => `${fmt.bytes(c().bytes)} · ${fmt.ago(c().created)}`),
+            ),
+            action(m.train.fork, () => forkDialog(run(), c().step), { icon: "fork", class: "small" }),
+          ),
       ),
     ),
-    () => (list().length > 0 || run().state === "done" ? action(m.models.download, () => downloadDialog(run().name), { icon: "download" }) : null),
+    () =>
+      list().length > 0 || run().state === "done"
+        ? action(m.models.download, () => downloadDialog(run().name), { icon: "download" })
+        : null,
   );
 }
 
@@ -170,14 +233,23 @@ function settingsCard(run: () => Run): Element {
   };
   const labels = m.settings as Record<string, readonly [string, string]>;
   const words = m.choices as Record<string, string>;
-  const rows = () => Object.entries(toEntered(run().settings)).map(([key, value]) => [h("dt", labels[key]?.[0] ?? key), h("dd", value === "true" ? m.common.yes : value === "false" ? m.common.no : (words[value] ?? value))]);
+  const rows = () =>
+    Object.entries(toEntered(run().settings)).map(([key, value]) => [
+      h("dt", labels[key]?.[0] ?? key),
+      h("dd", value === "true" ? m.common.yes : value === "false" ? m.common.no : (words[value] ?? value)),
+    ]);
   return card(
     m.train.settings,
     details(
       m.train.showSettings,
-      h("dl.facts", h("dt", m.train.data), h("dd", () => fmt.list((run().settings.data ?? []).map((d) => d.name)) || fmt.list(run().settings.sft ?? [])), () => (run().settings.preset ? [h("dt", m.train.preset), h("dd", run().settings.preset)] : null), () => rows()),
+      h(
+        "dl.facts",
+        h("dt", m.train.data),
+        h("dd", () => fmt.list((run().settings.data ?? []).map((d) => d.name)) || fmt.list(run().settings.sft ?? [])),
+        () => (run().settings.preset ? [h("dt", m.train.preset), h("dd", run().settings.preset)] : null),
+        () => rows(),
+      ),
     ),
     h("div.row", action(m.train.another, again, { icon: "plus", class: "small" })),
   );
 }
-

@@ -51,7 +51,14 @@ function dataCard(): Element {
   return card(
     m.train.data,
     () => (data().length === 0 ? h("p.empty", m.train.noData, " ", h("a", { href: link("tokenizer") }, m.train.makeData)) : null),
-    h("ul.choices", each(data, (d) => d.name, (d) => dataRow(d().name, () => fmt.compact(d().tokens)))),
+    h(
+      "ul.choices",
+      each(
+        data,
+        (d) => d.name,
+        (d) => dataRow(d().name, () => fmt.compact(d().tokens)),
+      ),
+    ),
     () => (problem() ? h("p.field-error", { role: "alert" }, problem()) : null),
     details(m.train.startFrom, initField(), loraFields(), chatFields()),
   );
@@ -72,23 +79,43 @@ function dataRow(name: string, tokens: () => string): Element {
     });
   return h(
     "li.choice",
-    h("input", { type: "checkbox", id, checked: chosen, onchange: (e: Event) => tickData(name, (e.target as HTMLInputElement).checked) }),
-    h("label", { for: id }, name, h("small", () => m.data.tokens(tokens()))),
+    h("input", {
+      type: "checkbox",
+      id,
+      checked: chosen,
+      onchange: (e: Event) => tickData(name, (e.target as HTMLInputElement).checked),
+    }),
+    h(
+      "label",
+      { for: id },
+      name,
+      h("small", () => m.data.tokens(tokens())),
+    ),
     () => (several() ? weight() : null),
   );
 }
 
 function initField(): Element {
   return field({ label: m.train.init, help: m.train.initHelp, error: () => form.problemOf("init") }, (attributes) =>
-    h("div", () => select([["", m.train.fromRandom], ...models().map((x) => [x.name, `${x.name} (${fmt.compact(x.params)})`] as [string, string])], form.init, form.init.set, attributes)),
+    h("div", () =>
+      select(
+        [["", m.train.fromRandom], ...models().map((x) => [x.name, `${x.name} (${fmt.compact(x.params)})`] as [string, string])],
+        form.init,
+        form.init.set,
+        attributes,
+      ),
+    ),
   );
 }
 
 function loraFields(): Child {
   const on = computed(() => form.lora() !== undefined && form.init() !== "");
-  const set = (key: "rank" | "alpha" | "targets") => (e: Event) => form.lora.update((l) => l && { ...l, [key]: (e.target as HTMLInputElement).value });
+  const set = (key: "rank" | "alpha" | "targets") => (e: Event) =>
+    form.lora.update((l) => l && { ...l, [key]: (e.target as HTMLInputElement).value });
   const input = (key: "rank" | "alpha", label: string, help: string) =>
-    field({ label, help, error: () => form.problemOf(`lora.${key}`) }, (a) => h("input", { ...a, type: "text", inputmode: "decimal", value: form.lora.peek()?.[key] ?? "", oninput: set(key) }));
+    field({ label, help, error: () => form.problemOf(`lora.${key}`) }, (a) =>
+      h("input", { ...a, type: "text", inputmode: "decimal", value: form.lora.peek()?.[key] ?? "", oninput: set(key) }),
+    );
   return () => {
     if (!form.init()) return null;
     const toggle = (yes: boolean) => form.lora.set(yes ? { rank: "8", alpha: "16", targets: "all" } : undefined);
@@ -105,7 +132,14 @@ function loraFields(): Child {
               "div.grid",
               input("rank", m.train.loraRank, m.train.loraRankHelp),
               input("alpha", m.train.loraAlpha, m.train.loraAlphaHelp),
-              field({ label: m.train.loraTargets, error: () => form.problemOf("lora.targets") }, (a) => select(targets, () => form.lora()?.targets ?? "all", (v) => form.lora.update((l) => l && { ...l, targets: v }), a)),
+              field({ label: m.train.loraTargets, error: () => form.problemOf("lora.targets") }, (a) =>
+                select(
+                  targets,
+                  () => form.lora()?.targets ?? "all",
+                  (v) => form.lora.update((l) => l && { ...l, targets: v }),
+                  a,
+                ),
+              ),
             )
           : null,
     ];
@@ -122,13 +156,16 @@ function chatFields(): Child {
   return () => {
     const candidates = texts().filter((t) => t.format !== "text" && !t.sample);
     if (!form.init() || candidates.length === 0) return null;
-    const toggle = (name: string) => (on: boolean) => form.chats.update((old) => (on ? [...old, name] : old.filter((n) => n !== name)));
+    const toggle = (name: string) => (on: boolean) =>
+      form.chats.update((old) => (on ? [...old, name] : old.filter((n) => n !== name)));
     return h(
       "fieldset",
       h("legend", m.train.chats),
       h("p.help", m.train.chatsHelp),
       candidates.map((t) => check(t.name, () => form.chats().includes(t.name), toggle(t.name))),
-      field({ label: m.train.template, help: m.train.templateHelp, error: () => form.problemOf("template") }, (a) => select(templates, form.template, form.template.set, a)),
+      field({ label: m.train.template, help: m.train.templateHelp, error: () => form.problemOf("template") }, (a) =>
+        select(templates, form.template, form.template.set, a),
+      ),
     );
   };
 }
@@ -140,7 +177,14 @@ function sizeCard(): Element {
   const choice = (name: string, params: number) =>
     h(
       "label.preset",
-      h("input", { type: "radio", name: group, value: name, checked: () => form.preset() === name, disabled: () => form.init() !== "", onchange: () => form.preset.set(name) }),
+      h("input", {
+        type: "radio",
+        name: group,
+        value: name,
+        checked: () => form.preset() === name,
+        disabled: () => form.init() !== "",
+        onchange: () => form.preset.set(name),
+      }),
       h("span.preset-name", name),
       h("span.preset-size", fmt.compact(params)),
       h("small", m.train.presets[name as keyof typeof m.train.presets] ?? ""),
@@ -162,19 +206,31 @@ function basicCard(): Element {
 function everyCard(): Element {
   const groups = Object.keys(m.train.groups) as Group[];
   const rest = (g: Group) => settings.filter((s) => s.group === g && !s.basic);
-  return card(m.train.every, groups.filter((g) => rest(g).length > 0).map((g) => details(m.train.groups[g], h("div.grid", rest(g).map(settingField)))));
+  return card(
+    m.train.every,
+    groups.filter((g) => rest(g).length > 0).map((g) => details(m.train.groups[g], h("div.grid", rest(g).map(settingField)))),
+  );
 }
 
 function runNameField(): Element {
   return field({ label: m.train.runName, help: m.train.runNameHelp, error: () => form.problemOf("name") }, (a) =>
-    h("input", { ...a, type: "text", autocomplete: "off", placeholder: form.suggestedName, value: form.name, oninput: (e: Event) => form.name.set((e.target as HTMLInputElement).value) }),
+    h("input", {
+      ...a,
+      type: "text",
+      autocomplete: "off",
+      placeholder: form.suggestedName,
+      value: form.name,
+      oninput: (e: Event) => form.name.set((e.target as HTMLInputElement).value),
+    }),
   );
 }
 
 function deviceField(): Element {
   return field({ label: m.train.device, help: m.train.deviceHelp, error: () => form.problemOf("device") }, (a) =>
     h("div", () => {
-      const list = (status()?.devices ?? []).map((d) => [d.id, `${d.id} · ${d.name}${d.software ? ` (${m.place.software})` : ""}`] as [string, string]);
+      const list = (status()?.devices ?? []).map(
+        (d) => [d.id, `${d.id} · ${d.name}${d.software ? ` (${m.place.software})` : ""}`] as [string, string],
+      );
       return select([["", m.train.deviceAuto], ...list], form.device, form.device.set, a);
     }),
   );
@@ -184,18 +240,28 @@ function settingField(s: Setting): Element {
   const [label, help] = m.settings[s.key];
   const error = () => (form.request().bad.includes(s.key) ? m.train.notANumber : form.problemOf(s.key));
   if (s.kind === "flag") return flagField(s, label, help);
-  return field({ label, help, error, note: effectNote(s) }, (attributes) => (s.kind === "choice" ? choiceInput(s, attributes) : textInput(s, attributes)));
+  return field({ label, help, error, note: effectNote(s) }, (attributes) =>
+    s.kind === "choice" ? choiceInput(s, attributes) : textInput(s, attributes),
+  );
 }
 
 function flagField(s: Setting, label: string, help: string): Element {
   const value = () => (form.entered()[s.key] ?? String(s.fallback?.(form.plan()) ?? false)) === "true";
-  return h("div.field", check([label, " ", effectNote(s)], value, (on) => form.enter(s.key, String(on)), help));
+  return h(
+    "div.field",
+    check([label, " ", effectNote(s)], value, (on) => form.enter(s.key, String(on)), help),
+  );
 }
 
 function choiceInput(s: Setting, attributes: Attributes): Element {
   const words = m.choices as Record<string, string>;
   const options = s.options!.map((o) => [o, words[o] ?? o] as [string, string]);
-  return select(options, () => form.entered()[s.key] ?? String(s.fallback?.(form.plan()) ?? s.options![0]), (v) => form.enter(s.key, v), attributes);
+  return select(
+    options,
+    () => form.entered()[s.key] ?? String(s.fallback?.(form.plan()) ?? s.options![0]),
+    (v) => form.enter(s.key, v),
+    attributes,
+  );
 }
 
 function textInput(s: Setting, attributes: Attributes): Element {
@@ -224,8 +290,8 @@ function effectNote(s: Setting): Child {
     const signed = (n: number, text: string) => `${n > 0 ? "+" : "−"}${text}`;
     if (effect.memory !== 0) parts.push(signed(effect.memory, fmt.bytes(Math.abs(effect.memory))));
     if (effect.params !== 0) parts.push(m.plan.moreParams(signed(effect.params, fmt.compact(Math.abs(effect.params)))));
-    if (Number.isFinite(effect.time) && Math.abs(effect.time - 1) > 0.005) parts.push(m.plan.timesWork(fmt.number(effect.time, 2)));
+    if (Number.isFinite(effect.time) && Math.abs(effect.time - 1) > 0.005)
+      parts.push(m.plan.timesWork(fmt.number(effect.time, 2)));
     return h("span.effect", { role: "status" }, parts.length > 0 ? parts.join(" · ") : m.plan.noEffect);
   };
 }
-

@@ -22,7 +22,10 @@ export function planPanel(start: Element): Element {
       if (!plan) return null;
       return plan.problems.length > 0 ? problems(plan) : [numbers(plan), memoryBar(plan), speed(), curve(plan)];
     },
-    () => (jobOf("probe")?.state === "running" || !form.plan() ? null : action(m.plan.probe, probe, { icon: "gauge", class: "wide", title: m.plan.probeHelp })),
+    () =>
+      jobOf("probe")?.state === "running" || !form.plan()
+        ? null
+        : action(m.plan.probe, probe, { icon: "gauge", class: "wide", title: m.plan.probeHelp }),
     jobView(() => jobOf("probe"), m.plan.probing),
     start,
   );
@@ -49,8 +52,22 @@ function memoryBar(plan: Plan): Child {
   return h(
     "div.memory",
     h("p.memory-head", h("span", m.plan.memory), h("strong", { class: plan.fits ? "" : "bad" }, verdict)),
-    h("div.memory-bar", { "aria-hidden": "true" }, parts.map((p, i) => h("span", { class: `part${i % 6}`, style: { width: `${(100 * p.bytes) / plan.total}%` } }))),
-    h("ul.memory-legend", parts.map((p, i) => h("li", h("span.swatch", { class: `part${i % 6}`, "aria-hidden": "true" }), h("span", words[p.label] ?? engineWords(p.label)), h("span.numbers", fmt.bytes(p.bytes))))),
+    h(
+      "div.memory-bar",
+      { "aria-hidden": "true" },
+      parts.map((p, i) => h("span", { class: `part${i % 6}`, style: { width: `${(100 * p.bytes) / plan.total}%` } })),
+    ),
+    h(
+      "ul.memory-legend",
+      parts.map((p, i) =>
+        h(
+          "li",
+          h("span.swatch", { class: `part${i % 6}`, "aria-hidden": "true" }),
+          h("span", words[p.label] ?? engineWords(p.label)),
+          h("span.numbers", fmt.bytes(p.bytes)),
+        ),
+      ),
+    ),
     plan.fits ? null : h("p.field-error", { role: "alert" }, m.plan.tooLarge),
   );
 }
@@ -60,7 +77,12 @@ function speed(): Child {
     const rate = form.tokPerSec();
     if (rate <= 0) return h("p.muted", m.plan.unmeasured);
     const end = new Date(Date.now() + form.seconds() * 1000).toISOString();
-    return h("p.finish", m.plan.speed(fmt.compact(rate), fmt.duration(form.seconds())), h("br"), h("span.muted", m.plan.finish(fmt.moment(end))));
+    return h(
+      "p.finish",
+      m.plan.speed(fmt.compact(rate), fmt.duration(form.seconds())),
+      h("br"),
+      h("span.muted", m.plan.finish(fmt.moment(end))),
+    );
   };
 }
 
@@ -74,17 +96,46 @@ async function probe(): Promise<void> {
 /** The learning rate over the run, as a line. */
 function curve(plan: Plan): Child {
   const entered = form.entered.peek();
-  const points = scheduleCurve({ kind: entered.schedule ?? "cosine", lr: plan.lr, minLr: plan.min_lr, warmup: plan.warmup, steps: plan.steps, decay: Number(entered.decay_steps) || Math.round(plan.steps / 5) }, 60);
+  const points = scheduleCurve(
+    {
+      kind: entered.schedule ?? "cosine",
+      lr: plan.lr,
+      minLr: plan.min_lr,
+      warmup: plan.warmup,
+      steps: plan.steps,
+      decay: Number(entered.decay_steps) || Math.round(plan.steps / 5),
+    },
+    60,
+  );
   if (points.length < 2) return null;
   const path = points.map(([x, y], i) => `${i === 0 ? "M" : "L"}${(x * 200).toFixed(1)} ${(38 - 34 * y).toFixed(1)}`).join("");
   return h(
     "figure.curve",
-    s("svg", { viewBox: "0 0 200 40", preserveAspectRatio: "none", role: "img", "aria-label": m.plan.curve }, s("path", { d: path })),
-    h("figcaption", h("span", m.plan.peak(fmt.rate(plan.lr))), h("span", m.plan.warmup(fmt.number(plan.warmup))), h("span", m.plan.last(fmt.rate(plan.min_lr)))),
+    s(
+      "svg",
+      { viewBox: "0 0 200 40", preserveAspectRatio: "none", role: "img", "aria-label": m.plan.curve },
+      s("path", { d: path }),
+    ),
+    h(
+      "figcaption",
+      h("span", m.plan.peak(fmt.rate(plan.lr))),
+      h("span", m.plan.warmup(fmt.number(plan.warmup))),
+      h("span", m.plan.last(fmt.rate(plan.min_lr))),
+    ),
   );
 }
 
 function problems(plan: Plan): Child {
   const labels = m.settings as Record<string, readonly [string, string]>;
-  return h("div.problems", { role: "alert" }, h("h3", m.plan.problems), h("ul", plan.problems.map((p) => h("li", h("strong", labels[p.field.replace(/^model\./, "")]?.[0] ?? p.field), ": ", engineWords(p.message)))));
+  return h(
+    "div.problems",
+    { role: "alert" },
+    h("h3", m.plan.problems),
+    h(
+      "ul",
+      plan.problems.map((p) =>
+        h("li", h("strong", labels[p.field.replace(/^model\./, "")]?.[0] ?? p.field), ": ", engineWords(p.message)),
+      ),
+    ),
+  );
 }

@@ -23,7 +23,8 @@ export function profileCard(run: () => Run): Element {
   };
   return card(
     m.profile.title,
-    () => (jobOf("profile", name)?.state === "running" ? null : action(m.profile.measure, measure, { icon: "gauge", class: "small" })),
+    () =>
+      jobOf("profile", name)?.state === "running" ? null : action(m.profile.measure, measure, { icon: "gauge", class: "small" }),
     jobView(() => jobOf("profile", name), m.profile.measuring),
     () => {
       const result = results()[name] ?? (jobOf("profile", name)?.result as ProfileResult | undefined);
@@ -45,11 +46,42 @@ function profile(result: ProfileResult): Child {
   ];
   return [
     h("p", m.profile.step(fmt.number(result.step_ms, 1)), " ", h("span.muted", engineWords(result.method))),
-    h("div.bars", { "aria-hidden": "true" }, result.rows.slice(0, 12).map((r) => h("div.bar", h("span.bar-name", r.name), h("span.bar-track", h("span", { style: { width: `${(100 * r.share) / most}%` } })), h("span.numbers", fmt.percent(r.share, 1))))),
+    h(
+      "div.bars",
+      { "aria-hidden": "true" },
+      result.rows
+        .slice(0, 12)
+        .map((r) =>
+          h(
+            "div.bar",
+            h("span.bar-name", r.name),
+            h("span.bar-track", h("span", { style: { width: `${(100 * r.share) / most}%` } })),
+            h("span.numbers", fmt.percent(r.share, 1)),
+          ),
+        ),
+    ),
     h(
       "div.scroll",
       { tabindex: 0, role: "region", "aria-label": m.profile.table },
-      h("table.numbers-table", h("thead", h("tr", columns.map(([head]) => h("th", { scope: "col" }, head)))), h("tbody", result.rows.map((r) => h("tr", columns.map(([, cell], i) => (i === 0 ? h("th", { scope: "row" }, cell(r)) : h("td", cell(r)))))))),
+      h(
+        "table.numbers-table",
+        h(
+          "thead",
+          h(
+            "tr",
+            columns.map(([head]) => h("th", { scope: "col" }, head)),
+          ),
+        ),
+        h(
+          "tbody",
+          result.rows.map((r) =>
+            h(
+              "tr",
+              columns.map(([, cell], i) => (i === 0 ? h("th", { scope: "row" }, cell(r)) : h("td", cell(r)))),
+            ),
+          ),
+        ),
+      ),
     ),
   ];
 }

@@ -24,16 +24,27 @@ function runStrip(name: () => string): Element {
   return h(
     "nav.run-strip",
     { "aria-label": m.train.runs },
-    h("a.run-chip.new", { href: link("train"), "aria-current": () => (name() === "" ? "page" : undefined) }, icon("plus"), h("span", m.train.newRun)),
-    each(runs, (r) => r.name, (run) => {
-      const { name: own } = run();
-      return h(
-        "a.run-chip",
-        { href: link("train", own), "aria-current": () => (name() === own ? "page" : undefined), class: () => run().state },
-        h("span.dot", { "aria-hidden": "true" }),
-        h("span", own),
-        h("small", () => (isActive(run()) ? fmt.percent(run().last_step > 0 ? run().step / run().last_step : 0) : m.states[run().state])),
-      );
-    }),
+    h(
+      "a.run-chip.new",
+      { href: link("train"), "aria-current": () => (name() === "" ? "page" : undefined) },
+      icon("plus"),
+      h("span", m.train.newRun),
+    ),
+    each(
+      runs,
+      (r) => r.name,
+      (run) => {
+        const { name: own } = run();
+        return h(
+          "a.run-chip",
+          { href: link("train", own), "aria-current": () => (name() === own ? "page" : undefined), class: () => run().state },
+          h("span.dot", { "aria-hidden": "true" }),
+          h("span", own),
+          h("small", () =>
+            isActive(run()) ? fmt.percent(run().last_step > 0 ? run().step / run().last_step : 0) : m.states[run().state],
+          ),
+        );
+      },
+    ),
   );
 }

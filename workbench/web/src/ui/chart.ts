@@ -98,13 +98,24 @@ function joined(lines: Line[]): uPlot.AlignedData {
   return uPlot.join(full.map((l) => [l.x, l.y] as uPlot.AlignedData));
 }
 
-function plotOptions(options: ChartOptions, lines: Line[], log: boolean, width: number, write: (at: number | null) => void): uPlot.Options {
-  const axis = { stroke: css("--muted"), grid: { stroke: css("--rule"), width: 1 }, ticks: { show: false }, font: `11px ${css("--sans")}` };
+function plotOptions(
+  options: ChartOptions,
+  lines: Line[],
+  log: boolean,
+  width: number,
+  write: (at: number | null) => void,
+): uPlot.Options {
+  const axis = {
+    stroke: css("--muted"),
+    grid: { stroke: css("--rule"), width: 1 },
+    ticks: { show: false },
+    font: `11px ${css("--sans")}`,
+  };
   return {
     width,
     height,
     legend: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 18, 0, 0],
     cursor: { sync: { key: options.sync }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
     scales: { x: { time: false }, y: { distr: log ? 3 : 1 } },
     axes: [
@@ -151,7 +162,11 @@ function readoutRow(line: Line, at: number | null, options: ChartOptions): Eleme
   }
   return h(
     "li",
-    h("span.swatch", { "aria-hidden": "true", class: line.dashed ? "dashed" : "", style: { "--swatch": `var(--line-${line.color})` } }),
+    h("span.swatch", {
+      "aria-hidden": "true",
+      class: line.dashed ? "dashed" : "",
+      style: { "--swatch": `var(--line-${line.color})` },
+    }),
     h("span", line.label),
     h("strong.numbers", value === null ? "–" : options.formatY(value)),
   );

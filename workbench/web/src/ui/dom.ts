@@ -13,7 +13,10 @@ export type Attributes = {
  * element. Names with on… are listeners; `value`, `checked`, `selected` and
  * `indeterminate` are set as properties; style may be an object.
  */
-export function h<K extends keyof HTMLElementTagNameMap>(tag: K | `${K}.${string}`, ...rest: (Attributes | Child)[]): HTMLElementTagNameMap[K] {
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K | `${K}.${string}`,
+  ...rest: (Attributes | Child)[]
+): HTMLElementTagNameMap[K] {
   const [name, ...classes] = tag.split(".");
   const element = document.createElement(name!) as HTMLElementTagNameMap[K];
   fill(element, classes, rest);
@@ -81,7 +84,8 @@ export function append(parent: Node, children: Child | Child[]): void {
     if (Array.isArray(child)) append(parent, child);
     else if (typeof child === "function") place(parent, child);
     else if (child instanceof Node) parent.appendChild(child);
-    else if (child !== null && child !== undefined && typeof child !== "boolean") parent.appendChild(document.createTextNode(String(child)));
+    else if (child !== null && child !== undefined && typeof child !== "boolean")
+      parent.appendChild(document.createTextNode(String(child)));
   }
 }
 
@@ -111,7 +115,11 @@ function place(parent: Node, content: () => Child): void {
  * each keeps one node for each item of a list, found again by key, so that a
  * change of one item rebuilds nothing else. The item comes as a signal.
  */
-export function each<T>(items: () => T[], key: (item: T) => string, render: (item: Readable<T>, key: string) => Element): () => Child {
+export function each<T>(
+  items: () => T[],
+  key: (item: T) => string,
+  render: (item: Readable<T>, key: string) => Element,
+): () => Child {
   return () => {
     const end = document.createComment("");
     const rows = new Map<string, { node: Element; item: ReturnType<typeof signal<T>>; end: () => void }>();
@@ -139,7 +147,8 @@ export function each<T>(items: () => T[], key: (item: T) => string, render: (ite
           row = { node, item, end: done };
           rows.set(k, row);
         }
-        if (row.node.nextSibling !== before || row.node.parentNode !== end.parentNode) end.parentNode!.insertBefore(row.node, before);
+        if (row.node.nextSibling !== before || row.node.parentNode !== end.parentNode)
+          end.parentNode!.insertBefore(row.node, before);
         before = row.node as ChildNode;
       }
       for (const [k, row] of rows) {

@@ -54,7 +54,13 @@ export function dropZone(options: DropOptions): HTMLElement {
 }
 
 /** A button in front of a hidden file input. */
-function picker(label: string, name: "file" | "folder", options: DropOptions, folder: boolean, take: (p: Picked | null) => void): Child {
+function picker(
+  label: string,
+  name: "file" | "folder",
+  options: DropOptions,
+  folder: boolean,
+  take: (p: Picked | null) => void,
+): Child {
   const input = h("input", {
     type: "file",
     class: "visually-hidden",

@@ -44,7 +44,8 @@ export function mark(): SVGElement {
     // The weft shows where it lies above the warp: every second crossing.
     const over = at.filter((_, column) => (row + column) % 2 === 0);
     threads.push(s("path.weft-under", { d: `M1 ${y}h22` }));
-    for (const [column, x] of at.entries()) if (!over.includes(at[column]!)) threads.push(s("path.warp", { d: `M${x} ${y - 3.4}v6.8` }));
+    for (const [column, x] of at.entries())
+      if (!over.includes(at[column]!)) threads.push(s("path.warp", { d: `M${x} ${y - 3.4}v6.8` }));
   }
   return s("svg.mark", { viewBox: "0 0 24 24", "aria-hidden": "true" }, threads);
 }

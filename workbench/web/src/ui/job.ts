@@ -17,8 +17,17 @@ export function jobView(job: () => Job | undefined, label: string): Child {
     const live = () => job() ?? now;
     return h(
       "div.job",
-      h("div.job-head", h("strong", label), h("span", () => stageName(live().stage)), action(m.common.cancel, () => api.cancelJob(now.id), { class: "small" })),
-      progress(label, () => live().done, () => live().total),
+      h(
+        "div.job-head",
+        h("strong", label),
+        h("span", () => stageName(live().stage)),
+        action(m.common.cancel, () => api.cancelJob(now.id), { class: "small" }),
+      ),
+      progress(
+        label,
+        () => live().done,
+        () => live().total,
+      ),
       h("p.muted.numbers", () => jobNumbers(live())),
     );
   };

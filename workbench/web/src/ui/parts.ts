@@ -43,7 +43,13 @@ export function action(label: Child, run: () => unknown, attributes: Attributes 
 
 /** A button that shows only an icon and is named by its label. */
 export function iconButton(name: IconName, label: string, run: () => unknown, attributes: Attributes = {}): HTMLButtonElement {
-  return action("", run, { icon: name, "aria-label": label, title: label, ...attributes, class: `icon quiet ${attributes.class ?? ""}` });
+  return action("", run, {
+    icon: name,
+    "aria-label": label,
+    title: label,
+    ...attributes,
+    class: `icon quiet ${attributes.class ?? ""}`,
+  });
 }
 
 export interface FieldOptions {
@@ -75,7 +81,12 @@ export function field(options: FieldOptions, make: (attributes: Attributes) => E
 }
 
 /** Options as [value, text] for a select. */
-export function select(options: [string, string][], value: () => string, change: (value: string) => void, attributes: Attributes = {}): HTMLElement {
+export function select(
+  options: [string, string][],
+  value: () => string,
+  change: (value: string) => void,
+  attributes: Attributes = {},
+): HTMLElement {
   return h(
     "div.select",
     h(
@@ -88,7 +99,13 @@ export function select(options: [string, string][], value: () => string, change:
 }
 
 /** A box to tick, with its text and an optional sentence of help. */
-export function check(label: Child, value: () => boolean, change: (on: boolean) => void, help?: Child, attributes: Attributes = {}): Element {
+export function check(
+  label: Child,
+  value: () => boolean,
+  change: (on: boolean) => void,
+  help?: Child,
+  attributes: Attributes = {},
+): Element {
   const id = newId();
   return h(
     "div.check",
@@ -105,7 +122,12 @@ export function check(label: Child, value: () => boolean, change: (on: boolean) 
 }
 
 /** One choice of a few, as a row of radio buttons that looks like a switch. */
-export function segmented(label: string, options: [string, Child][], value: () => string, change: (value: string) => void): Element {
+export function segmented(
+  label: string,
+  options: [string, Child][],
+  value: () => string,
+  change: (value: string) => void,
+): Element {
   const name = newId("seg");
   return h(
     "div.segmented",
@@ -149,7 +171,11 @@ export function dialog(title: string, content: (close: () => void) => Child, clo
     shell.append(
       h(
         "div.dialog-inner",
-        h("header", h("h2", { id }, title), iconButton("close", m.common.close, () => shell.close())),
+        h(
+          "header",
+          h("h2", { id }, title),
+          iconButton("close", m.common.close, () => shell.close()),
+        ),
         content(() => shell.close()),
       ),
     );

@@ -13,7 +13,15 @@ export function table<T>(caption: string, items: () => T[], key: (item: T) => st
   return h(
     "table.list",
     h("caption.visually-hidden", caption),
-    h("thead", h("tr", columns.map((c) => h("th", { scope: "col", class: c.kind ?? "" }, c.kind === "actions" ? h("span.visually-hidden", c.head) : c.head)))),
+    h(
+      "thead",
+      h(
+        "tr",
+        columns.map((c) =>
+          h("th", { scope: "col", class: c.kind ?? "" }, c.kind === "actions" ? h("span.visually-hidden", c.head) : c.head),
+        ),
+      ),
+    ),
     h(
       "tbody",
       each(items, key, (item) =>

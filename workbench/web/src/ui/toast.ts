@@ -66,8 +66,14 @@ export function toasts(): Element {
           `div.toast.${t.kind}`,
           { id: `toast-${t.id}`, role: t.kind === "error" ? "alert" : "status" },
           h("div.toast-body", h("strong", t.title), t.detail ? h("p", { lang: "en" }, t.detail) : null),
-          t.action ? h("button.btn.small", { type: "button", onclick: () => (t.action!.run(), close(t.id)) }, t.action.label) : null,
-          h("button.btn.icon.quiet", { type: "button", "aria-label": m.common.dismiss, onclick: () => close(t.id) }, icon("close")),
+          t.action
+            ? h("button.btn.small", { type: "button", onclick: () => (t.action!.run(), close(t.id)) }, t.action.label)
+            : null,
+          h(
+            "button.btn.icon.quiet",
+            { type: "button", "aria-label": m.common.dismiss, onclick: () => close(t.id) },
+            icon("close"),
+          ),
         );
       },
     ),

@@ -32,7 +32,13 @@ const perFrameTokens = 400;
 
 export function tokenStrip(options: StripOptions): Strip {
   const id = newId("strip");
-  const tokens = h("div.tokens", { role: "listbox", "aria-label": options.label, "aria-orientation": "horizontal", translate: "no", class: options.marks ? "marks" : "" });
+  const tokens = h("div.tokens", {
+    role: "listbox",
+    "aria-label": options.label,
+    "aria-orientation": "horizontal",
+    translate: "no",
+    class: options.marks ? "marks" : "",
+  });
   const box = h("div.token-box", { hidden: true, id: `${id}-box`, role: "status" });
   const element = h("div.strip", tokens, box);
   let count = 0;
@@ -106,7 +112,13 @@ export function tokenStrip(options: StripOptions): Strip {
     replace(list) {
       const idle = waiting.length === 0;
       let same = 0;
-      while (same < shown.length && same < list.length && shown[same]!.text === list[same]!.text && shown[same]!.class === list[same]!.class) same++;
+      while (
+        same < shown.length &&
+        same < list.length &&
+        shown[same]!.text === list[same]!.text &&
+        shown[same]!.class === list[same]!.class
+      )
+        same++;
       cut(same);
       waiting = list.slice(same);
       if (idle) appendSome();

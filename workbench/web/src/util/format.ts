@@ -103,7 +103,9 @@ export function formatAgo(language: Language, iso: string, now = Date.now()): st
 /** A moment in full, for titles. */
 export function formatMoment(language: Language, iso: string): string {
   const time = Date.parse(iso);
-  return Number.isFinite(time) ? new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).format(time) : "–";
+  return Number.isFinite(time)
+    ? new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).format(time)
+    : "–";
 }
 
 /**

@@ -16,7 +16,17 @@ after(() => h?.close());
 
 /** A model that takes a few milliseconds a step. */
 const small = { d_model: 32, layers: 2, heads: 2, kv_heads: 1, head_dim: 16, ffn: 64, context: 32 };
-const settings = (name, more) => ({ name, data: [{ name: "weaver" }], preset: "nano", model: small, batch: 4, seed: 5, device: "cpu", eval_every: -1, ...more });
+const settings = (name, more) => ({
+  name,
+  data: [{ name: "weaver" }],
+  preset: "nano",
+  model: small,
+  batch: 4,
+  seed: 5,
+  device: "cpu",
+  eval_every: -1,
+  ...more,
+});
 
 /** losses are those of the log, by step. */
 async function losses(name) {
@@ -40,9 +50,22 @@ test("from text to generated text, with answers while it trains", async () => {
   assert.equal(asked.state, "running", `training ended before five requests were answered, at step ${asked.step}`);
   const done = await h.run("first", (r) => r.state === "done");
   assert.ok(done.loss < running.loss && done.loss < 3, `loss ${running.loss} at step ${running.step}, ${done.loss} at the end`);
-  const answer = await h.call("POST", "/api/generate", { model: "first", prompt: "The weaver", max_tokens: 40, temperature: 0.5, seed: 3, device: "cpu" });
-  const messages = answer.text.split("\n\n").filter(Boolean).map((m) => JSON.parse(m.replace(/^data: /, "")));
-  const text = messages.filter((m) => m.type === "piece").map((m) => m.text).join("");
+  const answer = await h.call("POST", "/api/generate", {
+    model: "first",
+    prompt: "The weaver",
+    max_tokens: 40,
+    temperature: 0.5,
+    seed: 3,
+    device: "cpu",
+  });
+  const messages = answer.text
+    .split("\n\n")
+    .filter(Boolean)
+    .map((m) => JSON.parse(m.replace(/^data: /, "")));
+  const text = messages
+    .filter((m) => m.type === "piece")
+    .map((m) => m.text)
+    .join("");
   assert.match(text, /\b(the|weaver|loom|thread|carpet|child|river|village|lamp)\b/, `it wrote ${JSON.stringify(text)}`);
   assert.equal(messages.at(-1).type, "end");
 });
@@ -99,9 +122,14 @@ test("full storage pauses or fails a run with an error that says so, and loses n
     return !["running", "starting", "pausing"].includes(run.state) && run;
   }, "the full run");
   assert.match(failed.error ?? "", /the disk is full.*earlier checkpoints are untouched/, JSON.stringify(failed));
-  const upload = await h.page.evaluate(() => window.engine.call("PUT", "/api/texts/large", new Blob([new Uint8Array(4 << 20).fill(65)])));
+  const upload = await h.page.evaluate(() =>
+    window.engine.call("PUT", "/api/texts/large", new Blob([new Uint8Array(4 << 20).fill(65)])),
+  );
   assert.equal(upload.status, 507, upload.text);
-  assert.ok((await h.call("GET", "/api/texts")).every((t) => t.name !== "large"), "the half text is gone");
+  assert.ok(
+    (await h.call("GET", "/api/texts")).every((t) => t.name !== "large"),
+    "the half text is gone",
+  );
   assert.match(await h.weights("unbroken"), /^\d+:[0-9a-f]{64}$/, "what was there can still be read");
 
   await devtools.send("Storage.overrideQuotaForOrigin", { origin: h.origin });
@@ -134,7 +162,11 @@ test("a lost GPU is opened again, and training goes on from the checkpoint to th
   await h.run("lost", (r) => r.step >= 6 && r.step < 13);
   await h.inWorker(() => globalThis.gpuDevices.at(-1).destroy());
   const done = await h.run("lost", (r) => r.state === "done");
-  assert.match(done.notices.join("\n"), /the device failed after step \d+ .* going on from step 4|going on from step 8/, "the person is told");
+  assert.match(
+    done.notices.join("\n"),
+    /the device failed after step \d+ .* going on from step 4|going on from step 8/,
+    "the person is told",
+  );
   assert.deepEqual(await losses("lost"), await losses("kept"));
   assert.equal(await h.weights("lost"), await h.weights("kept"));
 });

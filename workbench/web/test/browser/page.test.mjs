@@ -32,17 +32,33 @@ async function open(hash = "", options = {}) {
   return o.page;
 }
 
-const post = (path, body) => fetch(mock.url + path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+const post = (path, body) =>
+  fetch(mock.url + path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
 /** Tokenizer, data, a finished run with a warning and a model that can chat. */
 async function furnish() {
   await post("api/tokenizers", { name: "demo", texts: ["sample"], vocab_size: 2048, pattern: "llama3" });
   await post("api/data", { name: "demo", texts: ["sample"], tokenizer: "demo" });
   await until(() => mock.state.data.length > 0);
-  await post("api/runs", { name: "alpha", data: [{ name: "demo" }], preset: "nano", max_steps: 60, schedule: "wsd", recompute: true });
+  await post("api/runs", {
+    name: "alpha",
+    data: [{ name: "demo" }],
+    preset: "nano",
+    max_steps: 60,
+    schedule: "wsd",
+    recompute: true,
+  });
   await until(() => mock.state.runs.get("alpha").run.state === "done");
   const { run } = mock.state.runs.get("alpha");
-  for (const [code, values] of Object.entries({ nonfinite: { count: 3 }, loss_rising: { from: 3, to: 4 }, overfitting: { best: 2, now: 3, since: 7 }, diverged: { loss: 11 }, slow_start: {}, skipped: { count: 5 } })) run.warnings.push({ code, step: 9, values });
+  for (const [code, values] of Object.entries({
+    nonfinite: { count: 3 },
+    loss_rising: { from: 3, to: 4 },
+    overfitting: { best: 2, now: 3, since: 7 },
+    diverged: { loss: 11 },
+    slow_start: {},
+    skipped: { count: 5 },
+  }))
+    run.warnings.push({ code, step: 9, values });
   await fetch(mock.url + "api/models/talker?label=x.llm", { method: "PUT", body: "x" });
   await until(() => mock.state.models.length === 2);
 }
@@ -51,7 +67,14 @@ async function until(condition) {
   while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 20));
 }
 
-const views = { home: "#/", tokenizer: "#/tokenizer", "new run": "#/train", run: "#/train/alpha", generate: "#/generate/alpha", chat: "#/generate/talker" };
+const views = {
+  home: "#/",
+  tokenizer: "#/tokenizer",
+  "new run": "#/train",
+  run: "#/train/alpha",
+  generate: "#/generate/alpha",
+  chat: "#/generate/talker",
+};
 
 async function unfold(page) {
   await page.waitForTimeout(150);
@@ -69,14 +92,16 @@ function readTexts() {
   }
   for (const element of document.querySelectorAll("[aria-label], [title], [placeholder], [aria-valuetext]")) {
     if (element.closest(skip)) continue;
-    for (const name of ["aria-label", "title", "placeholder", "aria-valuetext"]) if (element.hasAttribute(name)) found.add(element.getAttribute(name).trim());
+    for (const name of ["aria-label", "title", "placeholder", "aria-valuetext"])
+      if (element.hasAttribute(name)) found.add(element.getAttribute(name).trim());
   }
   for (const option of document.querySelectorAll("option")) found.add(option.text.trim());
   return [...found].filter((text) => /\p{L}{2}/u.test(text));
 }
 
 // Names of things, of formats and of the languages themselves; the same in both.
-const international = /^(Tezgah|alpha|talker|demo|sample|nano|micro|mini|small|medium|large|llama3|turkish|gpt2|qwen2|chatml|TR|EN|jsonl|Hugging Face|GGUF|\.llm|Model|Beta [12]|Epsilon|silu \(SwiGLU\)|gelu|<\|im_start\|>\s*<\|im_end\|>|(: )?Türkçeye geç|(: )?Switch to English|nano-demo|demo-2|sample-\w+|(cpu|gpu:0) .*|(alpha|talker) · .*|(wsd|nano|cosine)|\d+ (ms|[KMG]?i?B)|alpha-2|\d+)$/;
+const international =
+  /^(Tezgah|alpha|talker|demo|sample|nano|micro|mini|small|medium|large|llama3|turkish|gpt2|qwen2|chatml|TR|EN|jsonl|Hugging Face|GGUF|\.llm|Model|Beta [12]|Epsilon|silu \(SwiGLU\)|gelu|<\|im_start\|>\s*<\|im_end\|>|(: )?Türkçeye geç|(: )?Switch to English|nano-demo|demo-2|sample-\w+|(cpu|gpu:0) .*|(alpha|talker) · .*|(wsd|nano|cosine)|\d+ (ms|[KMG]?i?B)|alpha-2|\d+)$/;
 
 test("every text of every view is in the language of the page", async () => {
   await furnish();
@@ -99,7 +124,7 @@ test("every text of every view is in the language of the page", async () => {
 test("the language is chosen from the browser, switched, and remembered", async () => {
   const page = await open("#/tokenizer", { language: "tr-TR" });
   await page.getByRole("heading", { name: "Belirteçleyici", exact: true }).waitFor();
-  await page.getByRole("button", { name: "EN: Switch to English" }).press("Enter");
+  await page.getByRole("button", { name: /Switch to English/ }).press("Enter");
   await page.getByRole("heading", { name: "Tokenizer", exact: true }).waitFor();
   await page.waitForFunction(() => document.activeElement?.id === "language");
   await page.reload();
@@ -138,7 +163,11 @@ async function check(page, where) {
   await page.evaluate(axeSource);
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
   const serious = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
-  assert.deepEqual(serious.map((v) => `${v.id}: ${v.nodes[0].html} ${v.nodes[0].failureSummary}`), [], where);
+  assert.deepEqual(
+    serious.map((v) => `${v.id}: ${v.nodes[0].html} ${v.nodes[0].failureSummary}`),
+    [],
+    where,
+  );
 }
 
 test("the first visit is accessible and fits a phone in both languages", async () => {
@@ -193,7 +222,10 @@ test("a server that wants its token says so, and takes it", async () => {
 test("an error with a field stands next to the field", async () => {
   await furnish();
   const page = await open("#/train");
-  mock.state.faults["POST /api/runs"] = { status: 400, error: { code: "bad_request", message: "lr is 9, want at most 1", field: "lr" } };
+  mock.state.faults["POST /api/runs"] = {
+    status: 400,
+    error: { code: "bad_request", message: "lr is 9, want at most 1", field: "lr" },
+  };
   const field = page.getByLabel("Learning rate", { exact: true });
   await field.fill("9");
   await page.getByRole("button", { name: "Start training" }).click();
@@ -201,14 +233,20 @@ test("an error with a field stands next to the field", async () => {
   assert.equal(await field.getAttribute("aria-invalid"), "true");
   const described = await field.getAttribute("aria-describedby");
   const texts = await page.evaluate((ids) => ids.split(" ").map((id) => document.getElementById(id).textContent), described);
-  assert.ok(texts.some((t) => t.includes("lr is 9")), "the field is described by its error");
+  assert.ok(
+    texts.some((t) => t.includes("lr is 9")),
+    "the field is described by its error",
+  );
   await page.waitForFunction(() => document.activeElement?.getAttribute("aria-invalid") === "true");
 });
 
 test("a full disk is told in words and stays until it is read", async () => {
   await furnish();
   const page = await open("#/train", { language: "tr-TR" });
-  mock.state.faults["POST /api/runs"] = { status: 507, error: { code: "no_space", message: "the folder needs 40 MiB, 3 MiB are free" } };
+  mock.state.faults["POST /api/runs"] = {
+    status: 507,
+    error: { code: "no_space", message: "the folder needs 40 MiB, 3 MiB are free" },
+  };
   await page.getByRole("button", { name: "Eğitimi başlat" }).click();
   const alert = page.locator(".toast.error");
   await alert.getByText("Yer kalmadı").waitFor();
@@ -236,7 +274,10 @@ test("what a setting costs is told while it is typed", async () => {
   const batch = page.getByLabel("Batch", { exact: true });
   await page.getByText("Parameters").waitFor();
   await batch.fill("16");
-  await page.locator(".effect").getByText(/\+.* MiB/).waitFor();
+  await page
+    .locator(".effect")
+    .getByText(/\+.* MiB/)
+    .waitFor();
   await batch.fill("abc");
   await page.getByText("This is no number that fits here.").waitFor();
   assert.ok(await page.getByRole("button", { name: "Start training" }).isDisabled());
@@ -254,7 +295,9 @@ test("the whole way works with the keyboard alone", async () => {
   await page.getByRole("button", { name: "Train the demo" }).focus();
   const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
   await page.keyboard.press("Tab");
-  const focused = await page.evaluate(() => getComputedStyle(document.activeElement.nextElementSibling ?? document.activeElement).outlineStyle);
+  const focused = await page.evaluate(
+    () => getComputedStyle(document.activeElement.nextElementSibling ?? document.activeElement).outlineStyle,
+  );
   assert.ok([outline, focused].includes("solid"), "focus is visible");
   await page.goto(mock.url + "#/tokenizer");
   await page.getByRole("button", { name: "Train the tokenizer" }).press("Enter");
@@ -315,7 +358,10 @@ test("a run is paused, resumed, forked and stopped from the page", async () => {
   assert.equal(mock.state.runs.get("twig").run.settings.lr, 0.0005);
   await page.goto(mock.url + "#/train/alpha");
   await page.getByRole("button", { name: "Measure every kernel" }).click();
-  await page.getByRole("cell", { name: "AttentionBackward" }).or(page.getByRole("rowheader", { name: "AttentionBackward" })).waitFor();
+  await page
+    .getByRole("cell", { name: "AttentionBackward" })
+    .or(page.getByRole("rowheader", { name: "AttentionBackward" }))
+    .waitFor();
 });
 
 test("generation streams, shows what else could have come, stops, and repeats", async () => {
@@ -345,10 +391,19 @@ test("generation streams, shows what else could have come, stops, and repeats", 
 
 test("files, folders and pasted text become texts", async () => {
   const page = await open("#/tokenizer");
-  const [chooser] = await Promise.all([page.waitForEvent("filechooser"), page.getByRole("button", { name: "Choose files" }).first().click()]);
-  await chooser.setFiles([{ name: "şiir bir.txt", mimeType: "text/plain", buffer: Buffer.from("Bir varmış") }, { name: "şiir iki.txt", mimeType: "text/plain", buffer: Buffer.from("bir yokmuş") }]);
+  const [chooser] = await Promise.all([
+    page.waitForEvent("filechooser"),
+    page.getByRole("button", { name: "Choose files" }).first().click(),
+  ]);
+  await chooser.setFiles([
+    { name: "şiir bir.txt", mimeType: "text/plain", buffer: Buffer.from("Bir varmış") },
+    { name: "şiir iki.txt", mimeType: "text/plain", buffer: Buffer.from("bir yokmuş") },
+  ]);
   await page.getByText("şiir-bir is there (files: 2)").waitFor();
-  assert.deepEqual(mock.state.requests.filter((r) => r.startsWith("PUT")), ["PUT /api/texts/%C5%9Fiir-bir", "PUT /api/texts/%C5%9Fiir-bir"]);
+  assert.deepEqual(
+    mock.state.requests.filter((r) => r.startsWith("PUT")),
+    ["PUT /api/texts/%C5%9Fiir-bir", "PUT /api/texts/%C5%9Fiir-bir"],
+  );
   await page.getByRole("button", { name: "Paste text" }).click();
   await page.getByRole("dialog").getByLabel("Text").fill("Elma dersem çık");
   await page.getByRole("dialog").getByRole("button", { name: "Add text" }).click();
@@ -379,6 +434,9 @@ test("a model is downloaded in the format that is asked for", async () => {
   await page.getByRole("button", { name: "Download alpha" }).click();
   await page.getByText("GGUF").click();
   await page.getByRole("dialog").getByLabel("Number format").selectOption("q8_0");
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download the model" }).click()]);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "Download the model" }).click(),
+  ]);
   assert.equal(download.suggestedFilename(), "alpha.gguf");
 });

@@ -37,9 +37,15 @@ test("a token file and a model are downloaded, and the model comes back by its f
   const { page } = opened;
   await page.getByRole("link", { name: "Tezgah, overview" }).click();
   await page.getByRole("button", { name: "Download first" }).click();
-  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download the model" }).click()]);
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "Download the model" }).click(),
+  ]);
   assert.equal(file.suggestedFilename(), "first.llm");
-  const [chooser] = await Promise.all([page.waitForEvent("filechooser"), page.getByRole("button", { name: "Choose files" }).click()]);
+  const [chooser] = await Promise.all([
+    page.waitForEvent("filechooser"),
+    page.getByRole("button", { name: "Choose files" }).click(),
+  ]);
   const renamed = { name: "again.llm", mimeType: "application/octet-stream", buffer: await read(file) };
   await chooser.setFiles(renamed);
   await page.getByText("again is imported").waitFor();
@@ -64,7 +70,10 @@ test("a run goes on while the page is loaded anew, pauses, and is resumed after 
   const before = await step();
   await page.reload();
   await page.locator(".badge.running").waitFor();
-  await page.waitForFunction((old) => Number(/Step ([\d,]+)/.exec(document.querySelector(".run-head")?.textContent ?? "")?.[1].replaceAll(",", "")) > old, before);
+  await page.waitForFunction(
+    (old) => Number(/Step ([\d,]+)/.exec(document.querySelector(".run-head")?.textContent ?? "")?.[1].replaceAll(",", "")) > old,
+    before,
+  );
   await page.locator(".chart-host canvas").first().waitFor();
 
   // The server ends as by Ctrl-C, and a new one finds the run.
@@ -76,7 +85,10 @@ test("a run goes on while the page is loaded anew, pauses, and is resumed after 
   await page.locator(".badge.paused").waitFor();
   const paused = await step();
   await page.getByRole("button", { name: "Resume" }).click();
-  await page.waitForFunction((old) => Number(/Step ([\d,]+)/.exec(document.querySelector(".run-head")?.textContent ?? "")?.[1].replaceAll(",", "")) > old, paused);
+  await page.waitForFunction(
+    (old) => Number(/Step ([\d,]+)/.exec(document.querySelector(".run-head")?.textContent ?? "")?.[1].replaceAll(",", "")) > old,
+    paused,
+  );
   await page.getByRole("button", { name: "Stop" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Stop" }).click();
   await page.locator(".badge.stopped").waitFor();

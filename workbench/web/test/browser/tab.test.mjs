@@ -45,7 +45,8 @@ test("from a text to what the model writes", async () => {
   await write(page);
 });
 
-const stepNow = () => page.evaluate(() => Number(/Step ([\d,]+)/.exec(document.querySelector(".run-head").textContent)[1].replaceAll(",", "")));
+const stepNow = () =>
+  page.evaluate(() => Number(/Step ([\d,]+)/.exec(document.querySelector(".run-head").textContent)[1].replaceAll(",", "")));
 
 test("a run that the page was closed on is paused, and resumed from its checkpoint", async () => {
   await page.getByRole("link", { name: "Train", exact: true }).click();
@@ -61,7 +62,11 @@ test("a run that the page was closed on is paused, and resumed from its checkpoi
   const at = await stepNow();
   assert.ok(at >= 10, `paused at step ${at}`);
   await page.getByRole("button", { name: "Resume" }).click();
-  await page.waitForFunction((old) => Number(/Step ([\d,]+)/.exec(document.querySelector(".run-head").textContent)[1].replaceAll(",", "")) > old, at, { timeout: 120_000 });
+  await page.waitForFunction(
+    (old) => Number(/Step ([\d,]+)/.exec(document.querySelector(".run-head").textContent)[1].replaceAll(",", "")) > old,
+    at,
+    { timeout: 120_000 },
+  );
   await page.getByRole("button", { name: "Stop" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Stop" }).click();
   await page.locator(".badge.stopped").waitFor({ timeout: 60_000 });
@@ -70,7 +75,10 @@ test("a run that the page was closed on is paused, and resumed from its checkpoi
 test("a model goes from the tab into a file", async () => {
   await page.getByRole("link", { name: "Tezgah, overview" }).click();
   await page.getByRole("button", { name: "Download first" }).click();
-  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download the model" }).click()]);
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "Download the model" }).click(),
+  ]);
   assert.equal(file.suggestedFilename(), "first.llm");
   const chunks = [];
   for await (const chunk of await file.createReadStream()) chunks.push(chunk);
@@ -90,13 +98,22 @@ test("a lost device is opened again, training goes on, and the page says so", as
   await page.reload();
   await page.getByRole("link", { name: "Train", exact: true }).click();
   await page.getByRole("link", { name: "New run" }).click();
-  await fillRun(page, { name: "lost", steps: 100000, device: "gpu:0", more: { "Evaluation and checkpoints": { "Checkpoint every": "3" } } });
+  await fillRun(page, {
+    name: "lost",
+    steps: 100000,
+    device: "gpu:0",
+    more: { "Evaluation and checkpoints": { "Checkpoint every": "3" } },
+  });
   await startRun(page);
   await page.locator(".choice strong", { hasText: "Step" }).first().waitFor({ timeout: 240_000 });
   const at = await stepNow();
   await page.workers()[0].evaluate(() => globalThis.devices.at(-1).destroy());
   await page.locator(".warnings .banner").getByText("going on from step").waitFor({ timeout: 240_000 });
-  await page.waitForFunction((old) => Number(/Step ([\d,]+)/.exec(document.querySelector(".run-head").textContent)[1].replaceAll(",", "")) > old + 3, at, { timeout: 240_000 });
+  await page.waitForFunction(
+    (old) => Number(/Step ([\d,]+)/.exec(document.querySelector(".run-head").textContent)[1].replaceAll(",", "")) > old + 3,
+    at,
+    { timeout: 240_000 },
+  );
   await page.getByRole("button", { name: "Stop" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Stop" }).click();
   await page.locator(".badge.stopped").waitFor({ timeout: 120_000 });
@@ -126,7 +143,10 @@ test("full storage is told in words", async () => {
   const devtools = await context.newCDPSession(page);
   await devtools.send("Storage.overrideQuotaForOrigin", { origin: new URL(host.url).origin, quotaSize: 1 });
   await page.getByRole("link", { name: "Tokenizer", exact: true }).click();
-  const [chooser] = await Promise.all([page.waitForEvent("filechooser"), page.getByRole("button", { name: "Choose files" }).first().click()]);
+  const [chooser] = await Promise.all([
+    page.waitForEvent("filechooser"),
+    page.getByRole("button", { name: "Choose files" }).first().click(),
+  ]);
   await chooser.setFiles({ name: "large.txt", mimeType: "text/plain", buffer: Buffer.alloc(4 << 20, "Bir varmış ") });
   await page.locator(".toast.error").getByText("There is no space left").waitFor({ timeout: 60_000 });
   await devtools.send("Storage.overrideQuotaForOrigin", { origin: new URL(host.url).origin });

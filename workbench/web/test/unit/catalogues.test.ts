@@ -32,12 +32,18 @@ test("no text is empty or has blanks at its ends", () => {
 });
 
 // Names of formats and formulas, units that are the same in both.
-const same = /^(shell\.title|settings\.(beta[12]|eps)\.0|choices\.(silu|gelu_tanh)|tokenizer\.patterns\.\w+\.0|models\.formats\.\w+\.0|generate\.model|profile\.ms|units\..*|train\.presets.*)$/;
+const same =
+  /^(shell\.title|settings\.(beta[12]|eps)\.0|choices\.(silu|gelu_tanh)|tokenizer\.patterns\.\w+\.0|models\.formats\.\w+\.0|generate\.model|profile\.ms|units\..*|train\.presets.*)$/;
 
 test("every text is translated", () => {
-  const untranslated = [...english].filter(([path, leaf]) => filled(leaf) === filled(turkish.get(path)!) && !same.test(path) && /\p{L}{3}/u.test(filled(leaf)));
+  const untranslated = [...english].filter(
+    ([path, leaf]) => filled(leaf) === filled(turkish.get(path)!) && !same.test(path) && /\p{L}{3}/u.test(filled(leaf)),
+  );
   // A text that only puts its parts together has no words of its own.
-  assert.deepEqual(untranslated.map(([path]) => path).filter((path) => !/^(common\.of|models\.title|generate\.modelSays)$/.test(path)), []);
+  assert.deepEqual(
+    untranslated.map(([path]) => path).filter((path) => !/^(common\.of|models\.title|generate\.modelSays)$/.test(path)),
+    [],
+  );
 });
 
 test("a translation tells the same numbers and names", () => {
@@ -53,5 +59,6 @@ test("a translation tells the same numbers and names", () => {
 test("Turkish has Turkish letters and no English words", () => {
   const all = [...turkish.values()].map(filled).join(" ");
   for (const letter of "çğıöşüİ") assert.ok(all.includes(letter), letter);
-  for (const word of ["the", "and", "training", "loss", "token file", "please"]) assert.ok(!new RegExp(`(?<!\\p{L})${word}(?!\\p{L})`, "iu").test(all), word);
+  for (const word of ["the", "and", "training", "loss", "token file", "please"])
+    assert.ok(!new RegExp(`(?<!\\p{L})${word}(?!\\p{L})`, "iu").test(all), word);
 });

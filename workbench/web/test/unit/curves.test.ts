@@ -39,7 +39,10 @@ test("decimation keeps few points, rising x, the ends and the extremes", () => {
   const y = Float64Array.from({ length: n }, (_, i) => Math.sin(i / 500) + (i === 41_234 ? 50 : 0) - (i === 77_001 ? 60 : 0));
   const got = decimate(x, y, 0, n, 400);
   assert.ok(got.x.length <= 801, `${got.x.length} points`);
-  assert.ok(got.x.every((v, i) => i === 0 || v > got.x[i - 1]!), "x rises");
+  assert.ok(
+    got.x.every((v, i) => i === 0 || v > got.x[i - 1]!),
+    "x rises",
+  );
   assert.ok(got.x.includes(41_234) && got.x.includes(77_001), "the spikes are there");
   assert.equal(got.x[got.x.length - 1], n - 1);
   got.x.forEach((v, i) => assert.equal(got.y[i], y[v]));
@@ -53,7 +56,13 @@ test("few points are left as they are, and what is not finite is a gap", () => {
 
 test("a gap survives decimation", () => {
   const x = Array.from({ length: 1000 }, (_, i) => i);
-  const got = decimate(x, x.map((i) => (i >= 500 && i < 600 ? NaN : i)), 0, 1000, 50);
+  const got = decimate(
+    x,
+    x.map((i) => (i >= 500 && i < 600 ? NaN : i)),
+    0,
+    1000,
+    50,
+  );
   assert.ok(got.y.some((v) => v === null));
 });
 

@@ -23,7 +23,8 @@ function dying(root: FolderHandle, life: { left: number }, noMove: boolean): Fol
               if (life.left-- <= 0) throw new DOMException("the tab is dead", "InvalidStateError");
               const plain = args.map((a) => (a && typeof a === "object" && originals.get(a)) || a);
               const result: unknown = Reflect.apply(value, object, plain);
-              if (result instanceof Promise) return result.then((v: unknown) => (v && typeof v === "object" && !("size" in v) ? remember(v) : v));
+              if (result instanceof Promise)
+                return result.then((v: unknown) => (v && typeof v === "object" && !("size" in v) ? remember(v) : v));
               return result;
             };
           },
@@ -58,7 +59,12 @@ async function get(disk: Disk, path: string): Promise<string> {
 }
 
 /** crashes runs a rename that dies at each of its operations in turn, and hands what is found afterwards to check. */
-async function crashes(noMove: boolean, heldOpen: boolean, folders: boolean, check: (disk: Disk, where: string) => Promise<void>) {
+async function crashes(
+  noMove: boolean,
+  heldOpen: boolean,
+  folders: boolean,
+  check: (disk: Disk, where: string) => Promise<void>,
+) {
   console.warn = () => {};
   for (let at = 0; ; at++) {
     const root = memoryRoot();
@@ -66,7 +72,11 @@ async function crashes(noMove: boolean, heldOpen: boolean, folders: boolean, che
     const disk = await Disk.open(dying(root, life, noMove), ["tmp"]);
     await disk.mkdir("/a");
     await disk.mkdir("/a/deep");
-    for (const [path, text] of [["/old", "old content"], ["/a/new", "new content"], ["/a/deep/x", "deep"]] as const) {
+    for (const [path, text] of [
+      ["/old", "old content"],
+      ["/a/new", "new content"],
+      ["/a/deep/x", "deep"],
+    ] as const) {
       const node = await put(disk, path, text);
       if (!(heldOpen && path === "/old")) await disk.release(node);
     }

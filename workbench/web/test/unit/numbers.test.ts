@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatAgo, formatBytes, formatCompact, formatDuration, formatNumber, formatPercent, formatRate, parseNumber } from "../../src/util/format";
+import {
+  formatAgo,
+  formatBytes,
+  formatCompact,
+  formatDuration,
+  formatNumber,
+  formatPercent,
+  formatRate,
+  parseNumber,
+} from "../../src/util/format";
 
 // Intl writes narrow and no-break spaces in places; a test should not care which.
 const plain = (text: string) => text.replace(/[\u00a0\u202f]/g, " ");

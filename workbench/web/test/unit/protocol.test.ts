@@ -97,8 +97,14 @@ function clientOf(answer: (request: EngineRequest) => { status: number; text: st
 }
 
 test("refusals carry code, message and field", async () => {
-  const { client } = clientOf(() => ({ status: 400, text: '{"error":{"code":"bad_request","message":"lr is −1","field":"lr"}}' }));
-  await assert.rejects(client.plan({ name: "a", data: [] }), (e: ApiError) => e.field === "lr" && e.code === "bad_request" && e.status === 400);
+  const { client } = clientOf(() => ({
+    status: 400,
+    text: '{"error":{"code":"bad_request","message":"lr is −1","field":"lr"}}',
+  }));
+  await assert.rejects(
+    client.plan({ name: "a", data: [] }),
+    (e: ApiError) => e.field === "lr" && e.code === "bad_request" && e.status === 400,
+  );
 });
 
 test("an answer that is not the engine's is an error all the same", async () => {
@@ -110,13 +116,21 @@ test("names in paths and queries are encoded", async () => {
   const { client, requests } = clientOf(() => ({ status: 200, text: "{}" }));
   await client.putText("ağaç", "a & b.txt", new Blob(["x"]), true);
   await client.runLog("run", 0);
-  assert.deepEqual(requests.map((r) => r.path), ["/api/texts/a%C4%9Fa%C3%A7?label=a%20%26%20b.txt&append=1", "/api/runs/run/log?after=0"]);
+  assert.deepEqual(
+    requests.map((r) => r.path),
+    ["/api/texts/a%C4%9Fa%C3%A7?label=a%20%26%20b.txt&append=1", "/api/runs/run/log?after=0"],
+  );
   assert.equal(filePaths.model("m", "gguf", "q8_0"), "/api/models/m/download?format=gguf&type=q8_0");
   assert.equal(filePaths.model("m", "llm"), "/api/models/m/download?format=llm");
 });
 
 test("addresses go both ways", () => {
-  for (const [view, name] of [["home", ""], ["tokenizer", ""], ["train", "çınar/1"], ["generate", "a b"]] as const) {
+  for (const [view, name] of [
+    ["home", ""],
+    ["tokenizer", ""],
+    ["train", "çınar/1"],
+    ["generate", "a b"],
+  ] as const) {
     const parsed = parseRoute(link(view, name, { compare: "x,y" }));
     assert.deepEqual([parsed.view, parsed.name, parsed.query.get("compare")], [view, name, "x,y"]);
   }
@@ -125,7 +139,13 @@ test("addresses go both ways", () => {
 });
 
 test("names of files become names of things", () => {
-  for (const [label, want] of [["Nutuk (1927).txt", "Nutuk-1927"], ["..hidden.md", "hidden"], ["şiir.jsonl.gz", "şiir"], ["???", "text"], ["a/b", "a-b"]] as const) {
+  for (const [label, want] of [
+    ["Nutuk (1927).txt", "Nutuk-1927"],
+    ["..hidden.md", "hidden"],
+    ["şiir.jsonl.gz", "şiir"],
+    ["???", "text"],
+    ["a/b", "a-b"],
+  ] as const) {
     assert.equal(toName(label), want);
     assert.ok(isName(toName(label)));
   }

@@ -15,13 +15,42 @@ test("every option of a choice has a word", () => {
 });
 
 test("what is entered goes where the engine wants it", () => {
-  const { settings: got, bad } = toRunSettings({ layers: "6", lr: "3e-4", max_steps: "1,000", tied: "false", schedule: "wsd", sample_prompt: "Bir ", recompute: "true", clip: "0", d_model: "abc", batch: "1.5", accum: "" });
-  assert.deepEqual(got, { model: { layers: 6, tied: false }, lr: 3e-4, max_steps: 1000, schedule: "wsd", sample_prompt: "Bir ", recompute: true, clip: 0 });
+  const { settings: got, bad } = toRunSettings({
+    layers: "6",
+    lr: "3e-4",
+    max_steps: "1,000",
+    tied: "false",
+    schedule: "wsd",
+    sample_prompt: "Bir ",
+    recompute: "true",
+    clip: "0",
+    d_model: "abc",
+    batch: "1.5",
+    accum: "",
+  });
+  assert.deepEqual(got, {
+    model: { layers: 6, tied: false },
+    lr: 3e-4,
+    max_steps: 1000,
+    schedule: "wsd",
+    sample_prompt: "Bir ",
+    recompute: true,
+    clip: 0,
+  });
   assert.deepEqual(bad.sort(), ["batch", "d_model"]);
 });
 
 test("the settings of a run fill the form and come out the same", () => {
-  const run = { name: "x", data: [{ name: "d" }], model: { layers: 3, tied: true }, batch: 4, lr: 0.001, warmup: 0, moments8: true, precision: "mixed" } as RunSettings;
+  const run = {
+    name: "x",
+    data: [{ name: "d" }],
+    model: { layers: 3, tied: true },
+    batch: 4,
+    lr: 0.001,
+    warmup: 0,
+    moments8: true,
+    precision: "mixed",
+  } as RunSettings;
   const { settings: back, bad } = toRunSettings(toEntered(run));
   assert.deepEqual(bad, []);
   const { name: _, data: __, ...rest } = run;
@@ -35,7 +64,8 @@ test("the demo's length fits its time, within bounds", () => {
     const { max_steps, val_fraction, eval_every, sample_every, checkpoint_every } = demoLength(plan, speed, 90, tokens);
     assert.ok(max_steps! >= 20 && max_steps! <= 5000);
     assert.ok(val_fraction! >= 0.002 && val_fraction! <= 0.05);
-    for (const every of [eval_every!, sample_every!, checkpoint_every!]) assert.ok(Number.isInteger(every) && every >= 1 && every < max_steps!);
+    for (const every of [eval_every!, sample_every!, checkpoint_every!])
+      assert.ok(Number.isInteger(every) && every >= 1 && every < max_steps!);
   }
   // What is trained and what is measured together take the time that was given.
   const { max_steps, val_fraction } = demoLength(plan, 2000, 90, tokens);
