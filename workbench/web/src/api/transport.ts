@@ -49,7 +49,7 @@ export class HttpTransport implements Transport {
       });
       return { status: answer.status, headers: answer.headers, body: answer.body ?? emptyBody() };
     } catch (error) {
-      if (request.signal?.aborted) throw error;
+      if (request.signal?.aborted) throw new DOMException("canceled", "AbortError");
       throw new Unreachable(error);
     }
   }

@@ -60,7 +60,7 @@ export const suggestedName = computed(() =>
 /** The form as the engine wants it, and the entries that are no numbers. */
 export const request = computed((): { settings: RunSettings; bad: SettingKey[] } => {
   const { settings, bad } = toRunSettings(entered());
-  const sft = chats();
+  const sft = init() ? chats() : [];
   const l = lora();
   return {
     settings: {

@@ -83,6 +83,8 @@ function dataRow(name: string, tokens: () => string): Element {
       type: "checkbox",
       id,
       checked: chosen,
+      // Chats are learned from instead.
+      disabled: () => (form.request().settings.sft ?? []).length > 0,
       onchange: (e: Event) => tickData(name, (e.target as HTMLInputElement).checked),
     }),
     h(

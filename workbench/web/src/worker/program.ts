@@ -57,26 +57,40 @@ function printer() {
   };
 }
 
+/** What a wasm program and a gzip file begin with. */
+const wasmMagic = 0x6d736100;
+const gzipMagic = 0x8b1f;
+
 /**
- * fetchProgram gets the program, which lies beside this script compressed by gzip, so that it is small on hosts that
- * do not compress. Some of them say so and the browser has undone it: the first bytes tell.
+ * fetchProgram gets the program. It lies beside this script packed, as tezgah.wasm.br and tezgah.wasm.gz. A host that
+ * knows what that means sends one of them for tezgah.wasm, and the browser unpacks it; of any other host the worker asks
+ * for the .gz and unpacks it here. The first bytes tell what came, because hosts differ in what they say.
  */
 async function fetchProgram(): Promise<Response> {
-  const url = new URL("tezgah.wasm.gz", location.href);
-  const answer = await fetch(url);
-  if (!answer.ok || !answer.body) throw new Error(`${url.pathname} answers ${answer.status}`);
-  const [head, rest] = answer.body.tee();
-  const reader = head.getReader();
-  let magic: number[] = [];
-  while (magic.length < 2) {
+  for (const name of ["tezgah.wasm", "tezgah.wasm.gz"]) {
+    const answer = await fetch(new URL(name, location.href));
+    if (!answer.ok || !answer.body) continue;
+    const [head, body] = answer.body.tee();
+    const start = new DataView((await firstBytes(head, 4)).buffer).getUint32(0, true);
+    const plain = (start & 0xffff) === gzipMagic ? body.pipeThrough(new DecompressionStream("gzip")) : body;
+    if (plain !== body || start === wasmMagic) return new Response(plain, { headers: { "Content-Type": "application/wasm" } });
+    void body.cancel(); // some page that stands for what is missing
+  }
+  throw new Error("the engine, tezgah.wasm.gz, is not where the page came from: was the page built and copied as a whole?");
+}
+
+/** firstBytes reads so many bytes of a stream, zeros for those it does not have, and leaves the rest. */
+async function firstBytes(stream: ReadableStream<Uint8Array>, n: number): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = new Uint8Array(n);
+  const reader = stream.getReader();
+  for (let at = 0; at < n; ) {
     const { done, value } = await reader.read();
     if (done) break;
-    magic = magic.concat(...value.subarray(0, 2));
+    bytes.set(value.subarray(0, n - at), at);
+    at += value.length;
   }
-  reader.cancel().catch(() => {});
-  const zipped = magic[0] === 0x1f && magic[1] === 0x8b;
-  const plain = zipped ? rest.pipeThrough(new DecompressionStream("gzip")) : rest;
-  return new Response(plain, { headers: { "Content-Type": "application/wasm" } });
+  void reader.cancel();
+  return bytes;
 }
 
 /** runProgram starts the program and returns its handler of requests. ended is called when the program ends, which it never should. */
