@@ -249,6 +249,12 @@ func TestChatInterrupt(t *testing.T) {
 		t.Errorf("after two Ctrl-C the loop ended with %v, conversation %v", err, s.chat.Messages())
 	}
 
+	s, out, _, _, _, signals = newTalk(t, named, opt)
+	signals <- os.Interrupt // while the message is read, before any token
+	if err := s.say("the loom?"); err != nil || len(s.chat.Messages()) != 0 || strings.TrimSpace(out.String()) != "" {
+		t.Errorf("stopped before the answer: %v, shown %q, conversation %v", err, out, s.chat.Messages())
+	}
+
 	s, _, notes, keys, in, _ = newTalk(t, named, opt)
 	if err := talkTo(s, keys, in, strings.Repeat("far too long ", 60), "/quit"); err != nil || !strings.Contains(notes.String(), "context holds 128") {
 		t.Errorf("a message that is too long: %v, notes %q", err, notes)

@@ -160,19 +160,31 @@ func (t *talk) system(text string) error {
 	return nil
 }
 
+// untilSignal is a context that ends with a signal. It looks for one when it is
+// asked, which generation does between any two tokens and while it reads a long
+// message, and takes no further one.
+type untilSignal struct {
+	context.Context
+	signals <-chan os.Signal
+	got     os.Signal
+}
+
+func (u *untilSignal) Err() error {
+	if u.got == nil {
+		select {
+		case u.got = <-u.signals:
+		default:
+			return nil
+		}
+	}
+	return context.Canceled
+}
+
 // say sends a message and shows the answer as it comes. A signal stops the
 // answer at its next token; another one is left for the loop, which leaves.
 func (t *talk) say(text string) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	leave := !t.terminal
+	ctx := &untilSignal{Context: context.Background(), signals: t.signals}
 	res, err := t.chat.Ask(ctx, text, func(p generate.Piece) error {
-		select {
-		case sig := <-t.signals:
-			leave = leave || sig != os.Interrupt
-			cancel()
-		default:
-		}
 		if t.json {
 			return nil
 		}
@@ -182,7 +194,7 @@ func (t *talk) say(text string) error {
 	if showErr := t.show(res, err); showErr != nil && err == nil {
 		err = showErr
 	}
-	if errors.Is(err, context.Canceled) && !leave {
+	if errors.Is(err, context.Canceled) && t.terminal && ctx.got == os.Interrupt {
 		return nil
 	}
 	return err
