@@ -15,7 +15,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "..", "..");
 const dist = join(here, "dist");
 // The placeholder, and what scripts/build-wasm.sh makes: building the page leaves them alone.
-const kept = /^(\.gitkeep|tezgah\.wasm\.gz|worker\.js)$/;
+const kept = /^(\.gitkeep|tezgah\.wasm\.(gz|br)|worker\.js)$/;
 
 function clean() {
   mkdirSync(dist, { recursive: true });

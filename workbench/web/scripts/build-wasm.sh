@@ -3,9 +3,10 @@
 #
 #	scripts/build-wasm.sh DIR
 #
-# writes DIR/tezgah.wasm.gz, the engine as wasm, and DIR/worker.js, the script of
-# the worker that runs it, with the loader of the Go toolchain that built it.
-# Needs Go, and esbuild from "npm ci" in this folder's parent.
+# writes DIR/tezgah.wasm.gz and .br, the engine as wasm, and DIR/worker.js, the
+# script of the worker that runs it, with the loader of the Go toolchain that built
+# it. Hosts that hand out packed files send the smaller .br; the worker unpacks the
+# .gz of all others itself. Needs Go, Node, and "npm ci" in this folder's parent.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 web=$(dirname "$here")
@@ -23,9 +24,19 @@ hot="internal/... runtime/... math/... unicode/utf8 hash/... compress/... tezgah
 set -- -gcflags=all=-l
 for pattern in $hot; do set -- "$@" "-gcflags=$pattern="; done
 GOOS=js GOARCH=wasm CGO_ENABLED=0 "$go" build -trimpath -ldflags="-s -w" -tags simd128 "$@" -o "$wasm" ./cmd/tezgah-web
-gzip -9 -n -c "$wasm" >"$wasm.gz.new"
-mv "$wasm.gz.new" "$wasm.gz"
-rm "$wasm"
+node -e '
+const { readFileSync, writeFileSync, renameSync, unlinkSync } = require("node:fs");
+const { brotliCompressSync, constants, gzipSync } = require("node:zlib");
+const name = process.argv[1];
+const bytes = readFileSync(name);
+const params = { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_LGWIN]: 24, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length };
+for (const [end, packed] of [[".gz", gzipSync(bytes, { level: 9 })], [".br", brotliCompressSync(bytes, { params })]]) {
+  writeFileSync(name + ".new", packed);
+  renameSync(name + ".new", name + end);
+  console.log(`tezgah.wasm ${bytes.length} B, ${end} ${packed.length} B`);
+}
+unlinkSync(name);
+' "$wasm"
 
 cd "$web"
 {
@@ -33,4 +44,3 @@ cd "$web"
 	node_modules/.bin/esbuild src/worker/worker.ts --bundle --format=iife --target=es2022 --minify --log-level=warning
 } >"$out/worker.js.new"
 mv "$out/worker.js.new" "$out/worker.js"
-ls -l "$out/tezgah.wasm.gz" "$out/worker.js"
