@@ -51,7 +51,7 @@ export const settings = {
   nonfinite: pair("Non-finite gradients", "What happens to a step with NaN or infinities in it."),
   precision: pair(
     "Precision",
-    "Mixed reads 16-bit weights in the forward pass: faster on most graphics cards, slower on processors.",
+    "Mixed reads 16-bit weights in the forward pass: faster on most graphics cards, slower on processors. The 16-bit products need a card's matrix units, reached by the server alone, and are several times as fast; without them training goes on in 32 bits and says so.",
   ),
   moments8: pair(
     "8-bit optimizer",
@@ -83,6 +83,8 @@ export const choices = {
   stop: "stop the run",
   f32: "32-bit",
   mixed: "mixed, 16-bit weights",
+  bf16: "bfloat16 products, on matrix units",
+  f16: "float16 products, on matrix units",
 };
 
 export const sampling = {

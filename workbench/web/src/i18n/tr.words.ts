@@ -53,7 +53,7 @@ export const settings: typeof enSettings = {
   nonfinite: pair("Sonlu olmayan gradyanlar", "İçinde NaN ya da sonsuz bulunan adıma ne yapılacağı."),
   precision: pair(
     "Duyarlık",
-    "Karma, ileri geçişte 16 bitlik ağırlık okur: ekran kartlarının çoğunda hızlı, işlemcide yavaştır.",
+    "Karma, ileri geçişte 16 bitlik ağırlık okur: ekran kartlarının çoğunda hızlı, işlemcide yavaştır. 16 bitlik çarpımlar kartın matris birimlerini ister; bunlara yalnız sunucu ulaşır ve eğitim birkaç kat hızlanır. Yoksa eğitim 32 bitle sürer ve bunu söyler.",
   ),
   moments8: pair(
     "8 bitlik eniyileyici",
@@ -85,6 +85,8 @@ export const choices: typeof enChoices = {
   stop: "eğitimi durdur",
   f32: "32 bit",
   mixed: "karma, 16 bitlik ağırlıklar",
+  bf16: "bfloat16 çarpımlar, matris birimlerinde",
+  f16: "float16 çarpımlar, matris birimlerinde",
 };
 
 export const sampling: typeof enSampling = {

@@ -71,7 +71,7 @@ export const settings: readonly Setting[] = [
   { key: "eps", group: "optimizer", kind: "real", fallback: fixed(1e-8) },
   { key: "nonfinite", group: "optimizer", kind: "choice", options: ["skip", "zero", "stop"], fallback: fixed("skip") },
 
-  { key: "precision", group: "memory", kind: "choice", options: ["f32", "mixed"], fallback: fixed("f32") },
+  { key: "precision", group: "memory", kind: "choice", options: ["f32", "mixed", "bf16", "f16"], fallback: fixed("f32") },
   { key: "moments8", group: "memory", kind: "flag", fallback: fixed(false) },
   { key: "recompute", group: "memory", kind: "flag", fallback: fixed(false) },
 
