@@ -5,9 +5,9 @@ package kern
 import "unsafe"
 
 // simd128Tiling: the micro-kernel computes 4×8 floats of C at a time in eight vectors, and takes up
-// to four such tiles in one call, because a call into the other module costs some tens of
+// to eight such tiles in one call, because a call into the other module costs some tens of
 // nanoseconds.
-var simd128Tiling = tiling{mr: 16, nr: 8, rowStep: 4, kc: 512, mc: 64, nc: 1024, taskCols: 256}
+var simd128Tiling = tiling{mr: 32, nr: 8, rowStep: 4, kc: 512, mc: 64, nc: 1024, taskCols: 256}
 
 func (k Kernels) tiling() *tiling {
 	if k.level == Portable {
@@ -20,12 +20,19 @@ func (k Kernels) tiling() *tiling {
 //go:noescape
 func microSIMD(rows, kc int32, a unsafe.Pointer, rsa, csa int32, b unsafe.Pointer, ldb int32, c unsafe.Pointer, ldc, accumulate int32)
 
+//go:wasmimport kern microFMA
+//go:noescape
+func microFMA(rows, kc int32, a unsafe.Pointer, rsa, csa int32, b unsafe.Pointer, ldb int32, c unsafe.Pointer, ldc, accumulate int32)
+
 func (k Kernels) micro(rows, kc int, a []float32, rsa, csa int, b []float32, ldb int, c []float32, ldc int, accumulate bool, _ *float32) {
-	if k.level == Portable {
+	switch k.level {
+	case SIMD128FMA:
+		microFMA(int32(rows), int32(kc), floats(a), int32(rsa), int32(csa), floats(b), int32(ldb), floats(c), int32(ldc), number(accumulate))
+	case SIMD128:
+		microSIMD(int32(rows), int32(kc), floats(a), int32(rsa), int32(csa), floats(b), int32(ldb), floats(c), int32(ldc), number(accumulate))
+	default:
 		microPortable(kc, a, rsa, csa, b, ldb, c, ldc, accumulate)
-		return
 	}
-	microSIMD(int32(rows), int32(kc), floats(a), int32(rsa), int32(csa), floats(b), int32(ldb), floats(c), int32(ldc), number(accumulate))
 }
 
 //go:wasmimport kern packTranspose
@@ -58,6 +65,10 @@ func (k Kernels) packCopy(dst []float32, stride, width, panels int, src []float3
 //go:noescape
 func gemvNNSIMD(n, k int32, x, w unsafe.Pointer, ldw int32, y unsafe.Pointer)
 
+//go:wasmimport kern gemvNNFMA
+//go:noescape
+func gemvNNFMA(n, k int32, x, w unsafe.Pointer, ldw int32, y unsafe.Pointer)
+
 func (k Kernels) gemvNN(m, n, kk int, x []float32, ldx int, w []float32, ldw int, y []float32, ldy int) {
 	body := n / 4 * 4
 	if k.level == Portable || body == 0 {
@@ -65,7 +76,12 @@ func (k Kernels) gemvNN(m, n, kk int, x []float32, ldx int, w []float32, ldw int
 		return
 	}
 	for r := range m {
-		gemvNNSIMD(int32(body), int32(kk), floats(x[r*ldx:]), floats(w), int32(ldw), floats(y[r*ldy:]))
+		px, py := floats(x[r*ldx:]), floats(y[r*ldy:])
+		if k.level == SIMD128FMA {
+			gemvNNFMA(int32(body), int32(kk), px, floats(w), int32(ldw), py)
+		} else {
+			gemvNNSIMD(int32(body), int32(kk), px, floats(w), int32(ldw), py)
+		}
 	}
 	if body < n {
 		gemvNNPortable(m, n-body, kk, x, ldx, w[body:], ldw, y[body:], ldy)

@@ -12,16 +12,17 @@ type Level int
 
 // The levels, from the one every machine has to the fastest.
 const (
-	Portable Level = iota // plain Go
-	AVX2                  // 256-bit vectors with fused multiply-add
-	AVX512                // 512-bit vectors (F, BW, DQ, VL)
-	SIMD128               // WebAssembly's 128-bit vectors, in programs built with the tag simd128
+	Portable   Level = iota // plain Go
+	AVX2                    // 256-bit vectors with fused multiply-add
+	AVX512                  // 512-bit vectors (F, BW, DQ, VL)
+	SIMD128                 // WebAssembly's 128-bit vectors, in programs built with the tag simd128
+	SIMD128FMA              // the same with the multiply-adds of relaxed SIMD in products
 )
 
 // EnvLevel is the environment variable that forces a level by its name.
 const EnvLevel = "TEZGAH_CPU"
 
-var levelNames = [...]string{Portable: "portable", AVX2: "avx2", AVX512: "avx512", SIMD128: "simd128"}
+var levelNames = [...]string{Portable: "portable", AVX2: "avx2", AVX512: "avx512", SIMD128: "simd128", SIMD128FMA: "simd128-fma"}
 
 // String returns the level's name as EnvLevel spells it.
 func (l Level) String() string {
@@ -53,11 +54,12 @@ func (k Kernels) Level() Level { return k.level }
 // Available lists the levels this machine can run, the fastest last.
 func Available() []Level {
 	best := bestLevel()
-	if best == SIMD128 {
-		return []Level{Portable, SIMD128}
+	ls := []Level{Portable}
+	first := AVX2
+	if best >= SIMD128 {
+		first = SIMD128
 	}
-	var ls []Level
-	for l := Portable; l <= best; l++ {
+	for l := first; l <= best; l++ {
 		ls = append(ls, l)
 	}
 	return ls

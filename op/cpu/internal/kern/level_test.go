@@ -7,7 +7,7 @@ import (
 )
 
 func TestSelectLevel(t *testing.T) {
-	for _, l := range []Level{Portable, AVX2, AVX512, SIMD128} {
+	for _, l := range []Level{Portable, AVX2, AVX512, SIMD128, SIMD128FMA} {
 		t.Setenv(EnvLevel, l.String())
 		k, err := Select()
 		if slices.Contains(Available(), l) {
@@ -30,7 +30,7 @@ func TestSelectLevel(t *testing.T) {
 }
 
 func TestForUnknownLevel(t *testing.T) {
-	for _, l := range []Level{-1, SIMD128 + 1} {
+	for _, l := range []Level{-1, SIMD128FMA + 1} {
 		if _, err := For(l); err == nil {
 			t.Errorf("For(%d): got no error", l)
 		}

@@ -68,19 +68,18 @@ const (
 	i32x4Trunc    = vector + 0xf8 // i32x4.trunc_sat_f32x4_s
 	f64x2Add      = vector + 0xf0
 	f64x2Mul      = vector + 0xf2
-	f64x2Low      = vector + 0x5f // f64x2.promote_low_f32x4
-	i32Ctz     op = 0x68
-	i32Pop     op = 0x69
+	f32x4MAdd     = vector + 0x105 // f32x4.relaxed_madd: a·b + c, in one rounding on processors that can
+	f64x2Low      = vector + 0x5f  // f64x2.promote_low_f32x4
 )
 
 // function is one function being assembled.
 type function struct {
-	name    string
-	params  []byte
-	result  []byte
-	locals  []byte
-	code    []byte
-	nesting int // open blocks, the function's own not counted
+	name   string
+	params []byte
+	result []byte
+	locals []byte
+	code   []byte
+	fused  bool // products are added without a rounding between
 }
 
 // local is a parameter or local variable.

@@ -2,14 +2,14 @@ package main
 
 // micro computes a tile of C of rows × 8, rows a multiple of 4, four rows at a
 // time: eight vectors of sums, which hide the latency of an addition, in the
-// registers of any machine.
+// registers of any machine. fused takes multiply-add instructions.
 //
 //	micro(rows, kc, a, rsa, csa, b, ldb, c, ldc, accumulate)
 //
 // Strides are in elements. Either csa is 1 (rows of A where they are) or rsa is
 // 1 (packed).
-func micro() *function {
-	f := &function{name: "micro", params: []byte{i32, i32, i32, i32, i32, i32, i32, i32, i32, i32}}
+func micro(name string, fused bool) *function {
+	f := &function{name: name, fused: fused, params: []byte{i32, i32, i32, i32, i32, i32, i32, i32, i32, i32}}
 	rows, kc, a, rsa, csa, b := local(0), local(1), local(2), local(3), local(4), local(5)
 	ldb, c, ldc, accumulate := local(6), local(7), local(8), local(9)
 	for _, stride := range []local{rsa, csa, ldb, ldc} {
@@ -78,10 +78,19 @@ func (f *function) multiply(pb local, sums []local, element func(row int)) {
 		f.set(x)
 		for h, bv := range []local{b0, b1} {
 			sum := sums[2*r+h]
-			f.expr(sum, x, bv, f32x4Mul, f32x4Add)
-			f.set(sum)
+			f.multiplyAdd(sum, x, bv)
 		}
 	}
+}
+
+// multiplyAdd adds x·y to a sum.
+func (f *function) multiplyAdd(sum, x, y local) {
+	if f.fused {
+		f.expr(x, y, sum, f32x4MAdd)
+	} else {
+		f.expr(sum, x, y, f32x4Mul, f32x4Add)
+	}
+	f.set(sum)
 }
 
 func (f *function) packedRows(k, pb, a, csa, ldb local, sums []local) {
@@ -157,8 +166,8 @@ func (f *function) putRow(row local, sums []local, accumulate local) {
 // time and then four.
 //
 //	gemvNN(n, k, x, w, ldw, y)
-func gemvNN() *function {
-	f := &function{name: "gemvNN", params: []byte{i32, i32, i32, i32, i32, i32}}
+func gemvNN(name string, fused bool) *function {
+	f := &function{name: name, fused: fused, params: []byte{i32, i32, i32, i32, i32, i32}}
 	n, k, x, w, ldw, y := local(0), local(1), local(2), local(3), local(4), local(5)
 	f.get(ldw)
 	f.i(2)
@@ -184,12 +193,11 @@ func gemvNN() *function {
 				f.loadSplat(0)
 				f.set(xv)
 				for v, sum := range sums {
-					f.get(sum)
-					f.get(xv)
+					wv := f.newLocal(v128)
 					f.get(pw)
 					f.load(16 * uint32(v))
-					f.do(f32x4Mul, f32x4Add)
-					f.set(sum)
+					f.set(wv)
+					f.multiplyAdd(sum, xv, wv)
 				}
 				f.addTo(px, 4)
 				f.advance(pw, ldw)
