@@ -44,6 +44,6 @@ function run(files) {
 
 let status = 0;
 if (what === "all" || what === "unit") status ||= await unit();
-if (what === "all" || what === "browser") status ||= run([...list("browser", ".test.mjs"), ...list(".", ".spec.mjs")]);
+if (what === "all" || what === "browser") status ||= run(list("browser", ".test.mjs"));
 if (!["all", "unit", "browser"].includes(what)) status = run(process.argv.slice(2));
 process.exit(status);

@@ -11,7 +11,7 @@ import { tokenStrip } from "../ui/tokens";
 import { liveText, pickTokenizer, tokenizerName } from "./state";
 
 /** As many tokens as are shown; more would slow the page and help nobody. */
-const shown = 3000;
+const shown = 2000;
 const largestText = 256 * 1024;
 const typingMs = 120;
 
