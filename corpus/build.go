@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
-
-	"tezgah/internal/re"
 )
 
 // BuildOptions says what Build reads and writes.
@@ -157,7 +156,7 @@ func isOwnFile(path, out string) bool {
 }
 
 // ownSuffix matches what follows F in the names of files that a build of F.bin makes.
-var ownSuffix = re.MustCompile(`^(\.val)?(-\d{5,})?(\.bin|\.manifest\.json)(\.docs)?(\.partial|\.journal|\.lock|\.tmp|\.journal\.tmp)?$`)
+var ownSuffix = regexp.MustCompile(`^(\.val)?(-\d{5,})?(\.bin|\.manifest\.json)(\.docs)?(\.partial|\.journal|\.lock|\.tmp|\.journal\.tmp)?$`)
 
 func checkBuild(opt *BuildOptions) error {
 	t := opt.Tokenizer

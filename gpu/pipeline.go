@@ -4,10 +4,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
-
-	"tezgah/internal/re"
 )
 
 // maxSlots is the most bindings of a kernel; WebGPU's defaults allow 8 storage
@@ -109,9 +108,9 @@ func (l Limits) checkSlots(slots []Slot) error {
 }
 
 var (
-	comments    = re.MustCompile(`//[^\n]*|(?s:/\*.*?\*/)`)
-	entryPoint  = re.MustCompile(`@compute\b[^{;]*?\bfn\s+([A-Za-z_]\w*)`)
-	declaration = re.MustCompile(`@group\(\s*(\d+)u?\s*\)\s*@binding\(\s*(\d+)u?\s*\)\s*var\s*<\s*(\w+)\s*(?:,\s*(\w+)\s*)?>\s*([A-Za-z_]\w*)`)
+	comments    = regexp.MustCompile(`//[^\n]*|(?s:/\*.*?\*/)`)
+	entryPoint  = regexp.MustCompile(`@compute\b[^{;]*?\bfn\s+([A-Za-z_]\w*)`)
+	declaration = regexp.MustCompile(`@group\(\s*(\d+)u?\s*\)\s*@binding\(\s*(\d+)u?\s*\)\s*var\s*<\s*(\w+)\s*(?:,\s*(\w+)\s*)?>\s*([A-Za-z_]\w*)`)
 )
 
 // findEntry returns the name of the one @compute function of a module.

@@ -2,10 +2,9 @@ package webgpu
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
-
-	"tezgah/internal/re"
 )
 
 // Arrays that a shader indexes with a loop variable end in slow memory on
@@ -20,7 +19,7 @@ import (
 // no break or continue of its own, and its closing brace stands alone at the
 // loop's indentation.
 
-var loopHead = re.MustCompile(`^(\s*)for \(var (\w+) = 0u; (\w+) < ([^;]+); (\w+)\+\+\) \{ // unroll$`)
+var loopHead = regexp.MustCompile(`^(\s*)for \(var (\w+) = 0u; (\w+) < ([^;]+); (\w+)\+\+\) \{ // unroll$`)
 
 // maxUnrolled bounds the lines of an unrolled kernel, against slips.
 const maxUnrolled = 200_000
@@ -76,7 +75,7 @@ func (u *unroller) block(lines []string) error {
 
 // repeat appends a loop's body count times, each in a scope of its own.
 func (u *unroller) repeat(body []string, indent, name string, count int) error {
-	variable := re.MustCompile(`\b` + name + `\b`)
+	variable := regexp.MustCompile(`\b` + name + `\b`)
 	for i := range count {
 		u.out = append(u.out, indent+"{")
 		turn := make([]string, len(body))
@@ -94,7 +93,7 @@ func (u *unroller) repeat(body []string, indent, name string, count int) error {
 	return nil
 }
 
-var constLine = re.MustCompile(`(?m)^\s*const\s+(\w+)\s*(?::\s*u32\s*)?=\s*([^;\n]+);`)
+var constLine = regexp.MustCompile(`(?m)^\s*const\s+(\w+)\s*(?::\s*u32\s*)?=\s*([^;\n]+);`)
 
 // constants lists a source's u32 constants as text.
 func constants(source string) map[string]string {
@@ -173,7 +172,7 @@ func (p *exprParser) product() (int, error) {
 	return v, err
 }
 
-var token = re.MustCompile(`^(\d+)u?|^[A-Za-z_]\w*`)
+var token = regexp.MustCompile(`^(\d+)u?|^[A-Za-z_]\w*`)
 
 func (p *exprParser) atom() (int, error) {
 	if p.take("(") != 0 {

@@ -7,9 +7,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
-	"tezgah/internal/re"
 	"tezgah/model"
 	"tezgah/train"
 )
@@ -69,7 +69,7 @@ type DataShare struct {
 }
 
 // setting finds the name that an error begins a sentence with.
-var setting = re.MustCompile(`(?:^|[ :])([a-z][a-z0-9_-]*) (?:is|are) `)
+var setting = regexp.MustCompile(`(?:^|[ :])([a-z][a-z0-9_-]*) (?:is|are) `)
 
 // otherNames are settings that go by another name in the packages below.
 var otherNames = map[string]string{"kind": "schedule", "total": "max_steps", "max_nonfinite": "nonfinite"}

@@ -41,11 +41,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
-
-	"tezgah/internal/re"
 )
 
 // SharedFile is the preamble of every kernel.
@@ -75,7 +74,7 @@ type kernel struct {
 	file, preamble, text string
 }
 
-var marker = re.MustCompile(`^\s*// --- KERNEL: (\w+) ---\s*$`)
+var marker = regexp.MustCompile(`^\s*// --- KERNEL: (\w+) ---\s*$`)
 
 // Load reads every *.wgsl file in the root of a folder. Errors name the file:
 // no shared preamble, a marker in it, a file without a kernel, two kernels of
@@ -208,9 +207,9 @@ func (l *Folder) Source(name string, f Features, defines ...Define) (string, err
 }
 
 var (
-	comment      = re.MustCompile(`//[^\n]*`)
-	usesF16      = re.MustCompile(`\bf16\b|\b(?:vec[234]|mat[234]x[234])h\b|\b\d+(?:\.\d*)?h\b`)
-	usesSubgroup = re.MustCompile(`\bsubgroup[A-Z]\w*\s*\(|@builtin\(\s*subgroup_`)
+	comment      = regexp.MustCompile(`//[^\n]*`)
+	usesF16      = regexp.MustCompile(`\bf16\b|\b(?:vec[234]|mat[234]x[234])h\b|\b\d+(?:\.\d*)?h\b`)
+	usesSubgroup = regexp.MustCompile(`\bsubgroup[A-Z]\w*\s*\(|@builtin\(\s*subgroup_`)
 )
 
 // enables gives the enable lines that a text needs.
@@ -234,12 +233,12 @@ func enables(text string, f Features) (string, error) {
 	return lines, nil
 }
 
-var identifier = re.MustCompile(`^[A-Za-z_]\w*$`)
+var identifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
 // declaration matches the line that declares a constant; the groups are what
 // is before the value, and the value.
-func declaration(name string) *re.Regexp {
-	return re.MustCompile(`(?m)^(\s*const\s+` + re.QuoteMeta(name) + `\s*(?::\s*\w+\s*)?=\s*)([^;\n]+);`)
+func declaration(name string) *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^(\s*const\s+` + regexp.QuoteMeta(name) + `\s*(?::\s*\w+\s*)?=\s*)([^;\n]+);`)
 }
 
 func declared(text, name string) bool { return declaration(name).MatchString(text) }
@@ -259,7 +258,7 @@ func define(text string, d Define) (string, error) {
 	return text[:at[4]] + d.Value + text[at[5]:], nil
 }
 
-var condition = re.MustCompile(`^\s*//\s*#(\w+)\s*(!?)\s*(\w*)\s*$`)
+var condition = regexp.MustCompile(`^\s*//\s*#(\w+)\s*(!?)\s*(\w*)\s*$`)
 
 // conditions empties the lines that #if, #else and #endif leave out.
 func conditions(text string, f Features) (string, error) {
