@@ -39,13 +39,9 @@ export async function makeTokenizer(page) {
   assert.ok(tokens >= 2 && tokens < 12, `"Usta kilimi dokur." in ${tokens} tokens`);
 }
 
-export async function makeData(page) {
+export async function makeData(page, name = "dokuma-512") {
   await page.getByRole("button", { name: "Build the token file" }).click();
-  await page
-    .getByText(/is ready: .* tokens/)
-    .last()
-    .waitFor();
-  await page.getByRole("link", { name: "Train on it" }).click();
+  await page.locator(".choice", { hasText: name }).getByRole("link", { name: "Train on it" }).click();
 }
 
 /** Fills the form for a new run; more are labels with values on top. */

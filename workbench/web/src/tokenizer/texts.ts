@@ -99,7 +99,8 @@ function textRow(text: () => Text): Element {
 }
 
 function textFacts(text: Text): string {
-  const parts = [fmt.bytes(text.bytes)];
+  // The sample has no size before it is first used.
+  const parts = text.bytes > 0 ? [fmt.bytes(text.bytes)] : [];
   if (text.documents > 0) parts.push(m.tokenizer.documents(text.documents, fmt.number(text.documents)));
   if (text.format !== "text") parts.push(text.format);
   return parts.join(" · ");

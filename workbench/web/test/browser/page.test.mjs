@@ -190,6 +190,26 @@ test("no view is wider than a phone", async () => {
   }
 });
 
+test("the demo runs from text to text, through a page that is loaded anew, and lands in the tabs", async () => {
+  const page = await open();
+  await page.getByText("20 s", { exact: true }).click();
+  await page.getByRole("button", { name: "Train the demo" }).click();
+  await page.getByText("2,048 pieces found.").waitFor();
+  await page.locator(".thread > .now", { hasText: "Train" }).getByText(/Step [1-9]/).waitFor();
+  await page.reload();
+  await page.locator(".thread > .now", { hasText: "Train" }).getByText(/Step [1-9]/).waitFor();
+  await page.getByRole("link", { name: "Write more with it" }).waitFor();
+  const written = await page.locator(".thread .output").textContent();
+  assert.ok(written.startsWith("func  return nil"), written);
+  await check(page, "the demo at its end");
+  assert.deepEqual([...mock.state.runs.keys()], ["demo"], "one run, not two");
+  await page.getByRole("link", { name: "Write more with it" }).click();
+  assert.equal(await page.getByRole("textbox", { name: "Prompt" }).inputValue(), "func ");
+  assert.equal("func " + (await page.locator(".tokens").textContent()), written);
+  await page.getByRole("link", { name: "Tokenizer", exact: true }).click();
+  await page.getByRole("radio", { name: /^demo/ }).waitFor();
+});
+
 test("the theme follows the system until it is switched, and is remembered", async () => {
   const page = await open("", { theme: "dark" });
   const shown = () => page.evaluate(() => document.documentElement.dataset.theme);

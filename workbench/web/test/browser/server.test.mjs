@@ -126,3 +126,15 @@ test("a fork begins at a checkpoint and is compared with its origin", async () =
   await page.getByRole("button", { name: "Measure every kernel" }).click();
   await page.locator(".numbers-table").waitFor({ timeout: 120_000 });
 });
+
+test("the same address runs in the tab when that is chosen, and goes back", async () => {
+  const { page } = opened;
+  await page.getByRole("button", { name: "Where the engine runs" }).click();
+  await page.getByRole("button", { name: "Run in this tab instead" }).click();
+  await page.getByRole("button", { name: /Where the engine runs: This tab/ }).waitFor({ timeout: 60_000 });
+  await page.getByRole("link", { name: "Tezgah, overview" }).click();
+  await page.getByRole("button", { name: "Train the demo" }).waitFor({ timeout: 60_000 });
+  await page.getByRole("button", { name: "Where the engine runs" }).click();
+  await page.getByRole("button", { name: "Run on the server instead" }).click();
+  await page.getByRole("link", { name: "twig" }).first().waitFor();
+});

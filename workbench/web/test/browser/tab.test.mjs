@@ -35,6 +35,16 @@ test("the page finds no server and starts the engine in the tab", async () => {
   await page.keyboard.press("Escape");
 });
 
+test("one button trains the demo and ends with generated text", async () => {
+  await page.getByText("20 s", { exact: true }).click();
+  await page.getByRole("button", { name: "Train the demo" }).click();
+  await page.getByRole("link", { name: "Write more with it" }).waitFor({ timeout: 300_000 });
+  const written = await page.locator(".thread .output").textContent();
+  assert.ok(written.startsWith("func ") && written.length > 60, `it wrote ${JSON.stringify(written)}`);
+  const losses = (await page.locator(".thread .readout strong").allTextContents()).map(Number);
+  assert.ok(losses[0] < 7.2, `the loss has fallen from ln 2048 = 7.62 to ${losses[0]}`);
+});
+
 test("from a text to what the model writes", async () => {
   await makeText(page);
   await makeTokenizer(page);
