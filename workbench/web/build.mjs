@@ -6,6 +6,7 @@
 // scripts/build-wasm.sh adds the engine and its worker. dist/ is what `tezgah serve` embeds and what `tezgah web build` writes out.
 import { build } from "esbuild";
 import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -55,7 +56,11 @@ async function page() {
   copyFileSync(join(here, "public/icon.svg"), join(dist, "icon.svg"));
 }
 
-/** The sample is this project's own source and documents, with a mark between them. */
+/**
+ * The sample is this project's own source and documents, with a mark between
+ * them. They are mixed by a hash of their names, because training holds out the
+ * tail of its data, which should not be of one kind.
+ */
 function sample() {
   const listed = execFileSync("git", ["ls-files", "*.go", "*.md", "*.wgsl", "*.ts", "*.css"], {
     cwd: root,
@@ -67,11 +72,13 @@ function sample() {
     .filter((name) => name && !/testdata|_amd64\.|package-lock/.test(name) && existsSync(join(root, name)));
   if (names.length === 0) throw new Error("git lists no files to make the sample of; build in a checkout");
   const text = names
-    .sort()
+    .sort((a, b) => (hash(a) < hash(b) ? -1 : 1))
     .map((name) => readFileSync(join(root, name), "utf8"))
     .join("<|endoftext|>");
   writeFileSync(join(dist, "sample.txt.gz"), gzipSync(text, { level: 9 }));
 }
+
+const hash = (name) => createHash("sha256").update(name).digest("hex");
 
 /** Compressed copies for hosts that hand them out, with what a visit costs. */
 function compress() {
