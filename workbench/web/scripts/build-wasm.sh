@@ -34,6 +34,7 @@ for (const [end, packed] of [[".gz", gzipSync(bytes, { level: 9 })], [".br", bro
   writeFileSync(name + ".new", packed);
   renameSync(name + ".new", name + end);
   console.log(`tezgah.wasm ${bytes.length} B, ${end} ${packed.length} B`);
+  if (end === ".br" && packed.length >= 2e6) console.error("tezgah.wasm.br is over 2 MB: see docs/log.md, The engine in the tab, for what can be left out");
 }
 unlinkSync(name);
 ' "$wasm"
