@@ -42,7 +42,7 @@ IN_BROWSER = -exec "node $(CURDIR)/scripts/wasm-browser-exec/run.mjs"
 test-browser:
 	cd scripts/wasm-browser-exec && npm ci --no-audit --no-fund --silent
 	cd workbench/web && npm ci --no-audit --no-fund --silent
-	GOOS=js GOARCH=wasm $(GO) test $(IN_BROWSER) $(BROWSER_TESTS)
+	GOOS=js GOARCH=wasm WASM_TIMEOUT_S=1800 $(GO) test -timeout 30m $(IN_BROWSER) $(BROWSER_TESTS)
 	GOOS=js GOARCH=wasm WASM_FS=opfs $(GO) test -p 1 -tags simd128 $(IN_BROWSER) $(TAB_TESTS)
 	GOOS=js GOARCH=wasm WASM_FS=nomove $(GO) test $(IN_BROWSER) ./cmd/tezgah-web
 
