@@ -278,7 +278,9 @@ func TestChatModels(t *testing.T) {
 	if _, errOut, code := invoke(t, context.Background(), "import", hf, "--out", back); code != exitDone || errOut != "" {
 		t.Errorf("import: exit code %d, notes %q", code, errOut)
 	}
-	var facts importFacts
+	var facts struct {
+		Ends []string `json:"end_tokens"`
+	}
 	h := readHeader(back)
 	if err := json.Unmarshal(h.Facts, &facts); err != nil || h.ChatTemplate != "chatml" || !slices.Equal(facts.Ends, []string{"<|im_end|>", "<|endoftext|>"}) {
 		t.Errorf("imported with template %q and facts %s, %v", h.ChatTemplate, h.Facts, err)

@@ -222,6 +222,7 @@ func (g *generation) conversation(messages []chat.Message) error {
 // run generates.
 func (g *generation) run(ctx context.Context, emit func(generate.Piece) error) (generate.Result, error) {
 	gen := generate.Generator{Decoder: g.m.dec, Tokenizer: g.m.tok}
+	g.opt.StopIDs = append(g.opt.StopIDs, g.m.ends...)
 	res, err := gen.GenerateIDs(ctx, g.prompt, g.opt, func(p generate.Piece) error {
 		g.s.yield(ctx)
 		return emit(p)

@@ -2,9 +2,7 @@ package engine
 
 import (
 	"archive/zip"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,10 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"tezgah/bpe"
-	"tezgah/chat"
 	"tezgah/checkpoint"
-	"tezgah/model"
 	"tezgah/train"
 )
 
@@ -91,7 +86,7 @@ func (s *Service) importZip(ctx context.Context, z *zip.ReadCloser, name, label 
 		return err
 	}
 	defer m.Close()
-	h, err := s.importedHeader(m, label)
+	h, err := train.ImportHeader(m, label, "", s.opt.Version)
 	if err != nil {
 		return err
 	}
@@ -153,45 +148,4 @@ func (s *Service) unzipFile(ctx context.Context, f *zip.File, path string) error
 	}
 	_, err = copyN(ctx, w, r, int64(f.UncompressedSize64), s.yield)
 	return errors.Join(err, w.Close())
-}
-
-// importedHeader is the header of a model from elsewhere.
-func (s *Service) importedHeader(m *checkpoint.HFModel, label string) (h checkpoint.Header, err error) {
-	if h.Config, err = modelConfig(m.Config); err != nil {
-		return h, err
-	}
-	if h.Tokenizer = m.Tokenizer; h.Tokenizer != nil {
-		t, err := bpe.Parse(h.Tokenizer)
-		if err != nil {
-			return h, fmt.Errorf("its tokenizer: %w", err)
-		}
-		if t.VocabSize() > m.Config.VocabSize {
-			return h, fmt.Errorf("its tokenizer has %d ids but the model only %d", t.VocabSize(), m.Config.VocabSize)
-		}
-	}
-	if m.ChatJinja != "" {
-		name, ok := chat.Detect(m.ChatJinja)
-		if !ok {
-			m.Notes = append(m.Notes, "its chat template is not one of "+strings.Join(chat.Names(), ", ")+": imported without")
-		}
-		h.ChatTemplate = name
-	}
-	h.Facts, err = json.Marshal(map[string]string{"imported_from": label, "version": s.opt.Version})
-	return h, err
-}
-
-// modelConfig turns the configuration of a model from elsewhere into ours. A
-// property that models here lack must not be dropped in silence.
-func modelConfig(c checkpoint.LlamaConfig) (json.RawMessage, error) {
-	raw, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	var cfg model.Config
-	if err := dec.Decode(&cfg); err != nil {
-		return nil, fmt.Errorf("the model has a property that is not supported: %w", err)
-	}
-	return raw, cfg.WithDefaults().Validate()
 }

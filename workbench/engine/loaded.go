@@ -21,6 +21,7 @@ type loadedModel struct {
 	params   *model.Params
 	dec      *model.Decoder
 	tok      *bpe.Tokenizer
+	ends     []int32 // tokens that end what the model writes
 	template string
 	broken   bool
 }
@@ -155,7 +156,7 @@ func (s *Service) loadModel(path, device string, mixed bool) (*loadedModel, erro
 		b.Close()
 		return nil, err
 	}
-	return &loadedModel{device: device, mixed: mixed, runner: r, params: m.Params, dec: dec, tok: m.Tokenizer, template: m.ChatTemplate}, nil
+	return &loadedModel{device: device, mixed: mixed, runner: r, params: m.Params, dec: dec, tok: m.Tokenizer, ends: m.EndIDs(), template: m.ChatTemplate}, nil
 }
 
 // fits refuses a model that the device has no memory for, beside a run that may
