@@ -124,31 +124,7 @@ func (b *Backend) measureAttentionTiles(a attentionCall, fit []matrix.AttentionT
 	run := func(t matrix.AttentionTile) (time.Duration, error) {
 		return b.timeKernels(func() error { return b.runAttention(a, t) })
 	}
-	fit = slices.DeleteFunc(slices.Clone(fit), func(t matrix.AttentionTile) bool {
-		_, err := run(t) // compiles
-		return err != nil
-	})
-	if len(fit) == 0 {
-		return best, false
-	}
-	for begun := time.Now(); time.Since(begun) < b.warmTime()/3; { // clocks fell while the host compiled
-		if _, err := run(fit[0]); err != nil {
-			return best, false
-		}
-	}
-	shortest := make([]time.Duration, len(fit))
-	for round := range 5 {
-		for i, t := range fit {
-			d, err := run(t)
-			if err != nil {
-				return best, false
-			}
-			if round == 0 || d < shortest[i] {
-				shortest[i] = d
-			}
-		}
-	}
-	return fit[slices.Index(shortest, slices.Min(shortest))], true
+	return fastest(b, fit, run)
 }
 
 // repeatable reports whether a call's results lie apart from its operands.

@@ -81,9 +81,15 @@ func (b *Backend) measureMatrixTiles(fit []matrix.Tile, m, n, k, splits int) (be
 		return b.timeKernels(func() error { return b.runMatrixGroup([]op.MatMul{{A: p.a, B: p.b, C: p.c}}, t, splits) })
 	}
 	fit = slices.DeleteFunc(slices.Clone(fit), func(t matrix.Tile) bool {
-		if t.BM >= 2*roundUp(m, 32) || t.BN >= 2*roundUp(n, 32) {
-			return true // most of it would be padding
-		}
+		return t.BM >= 2*roundUp(m, 32) || t.BN >= 2*roundUp(n, 32) // most of it would be padding
+	})
+	return fastest(b, fit, run)
+}
+
+// fastest runs every tile that compiles, in rounds, so that a slow moment does not
+// hit one alone, and returns the one with the shortest time.
+func fastest[T any](b *Backend, fit []T, run func(T) (time.Duration, error)) (best T, ok bool) {
+	fit = slices.DeleteFunc(slices.Clone(fit), func(t T) bool {
 		_, err := run(t) // compiles
 		return err != nil
 	})
