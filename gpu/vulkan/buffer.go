@@ -11,6 +11,7 @@ type Buffer struct {
 	handle vk.Buffer
 	memory piece
 	size   uint64
+	uses   uses
 }
 
 // NewBuffer makes a buffer of size bytes, a multiple of 4, filled with zeros.
@@ -19,10 +20,7 @@ func (d *Device) NewBuffer(size uint64) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Clear(b, 0, size); err != nil {
-		d.FreeBuffer(b)
-		return nil, err
-	}
+	d.Clear(b, 0, size)
 	return b, nil
 }
 
@@ -51,7 +49,7 @@ func (d *Device) newBuffer(size uint64, want, must vk.MemoryPropertyFlags) (*Buf
 
 // FreeBuffer frees a buffer that no recorded or running work uses.
 func (d *Device) FreeBuffer(b *Buffer) {
-	d.hazards.forget(b)
 	d.cmds.DestroyBuffer(d.handle, b.handle, nil)
 	d.memory.release(b.memory)
+	b.handle, d.stale = 0, true
 }

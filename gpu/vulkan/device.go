@@ -13,17 +13,19 @@ type Device struct {
 	queue  vk.Queue
 	cmds   vk.Commands
 
-	memory    allocator
-	cache     pipelineCache
-	sets      setPools
-	recording *batch // nil when nothing is recorded
-	hazards   hazards
-	bound     bound
-	idle      []*batch
-	flying    []*batch
-	last      uint64 // number of the last submitted batch
-	finished  uint64
-	timing    *timing
+	memory allocator
+	cache  pipelineCache
+	sets   setPools
+
+	list     list // recorded and not yet submitted
+	hazards  hazards
+	idle     []*batch // used longest ago first, those that hold nothing before all
+	flying   []*batch // with the GPU, oldest first
+	last     uint64   // number of the last submitted batch
+	finished uint64
+	recorded uint64 // batches, not counting those that were submitted again
+	stale    bool   // objects were freed that batches may name
+	timing   *timing
 
 	up   []*staging
 	down *staging
@@ -108,7 +110,7 @@ func (d *Device) Close() {
 	_ = d.Wait()
 	d.cmds.DeviceWaitIdle(d.handle)
 	d.timing.free(d)
-	for _, b := range append(append(d.idle, d.flying...), d.recording) {
+	for _, b := range append(d.idle, d.flying...) {
 		b.free(d)
 	}
 	for _, s := range append(d.up, d.down) {

@@ -13,41 +13,80 @@ type access struct {
 	write    bool
 }
 
-// hazards are the accesses since the last barrier. Two commands may run at the
-// same time unless one writes what the other touches; then a barrier goes
-// between them. Submissions do not change that: the queue keeps their order,
-// and a barrier covers everything before it.
-type hazards struct{ since []access }
+// hazards decides where barriers go. Two commands may run at the same time unless
+// one writes what the other touches; then a barrier goes between them.
+// Submissions do not change that: the queue keeps their order, and a barrier
+// covers everything before it.
+type hazards struct {
+	barriers uint64 // so many were needed so far
+	lost     bool   // recorded commands, barriers among them, did not reach the GPU
+}
 
-// maxSince bounds the search; a barrier after so many accesses costs nothing.
-const maxSince = 128
+// uses are a buffer's accesses since the last barrier.
+type uses struct {
+	since         uint64 // the barrier's number; after another one there are none
+	reads, writes []extent
+}
 
-// conflicts tells whether a command must wait for earlier ones.
-func (h *hazards) conflicts(next []access) bool {
-	if len(h.since)+len(next) > maxSince {
-		return true
+type extent struct{ off, end uint64 }
+
+// maxUses bounds the search in a buffer.
+const maxUses = 64
+
+// order reports whether the next command must wait for earlier ones, and notes
+// what it does.
+func (h *hazards) order(next []access) (wait bool) {
+	if wait = h.lost || h.conflicts(next); wait {
+		h.barriers++
+		h.lost = false
 	}
 	for i := range next {
+		next[i].buffer.uses.note(h.barriers, &next[i])
+	}
+	return wait
+}
+
+func (h *hazards) conflicts(next []access) bool {
+	for i := range next {
 		n := &next[i]
-		for j := range h.since {
-			s := &h.since[j]
-			if s.buffer == n.buffer && (s.write || n.write) && s.off < n.end && n.off < s.end {
-				return true
-			}
+		u := &n.buffer.uses
+		switch {
+		case u.since != h.barriers:
+		case touches(u.writes, n):
+			return true
+		case n.write && (touches(u.reads, n) || len(u.writes) == maxUses):
+			return true
 		}
 	}
 	return false
 }
 
-// forget drops a buffer that is freed, whose address may come back.
-func (h *hazards) forget(b *Buffer) {
-	kept := h.since[:0]
-	for _, s := range h.since {
-		if s.buffer != b {
-			kept = append(kept, s)
+func touches(list []extent, n *access) bool {
+	for _, e := range list {
+		if e.off < n.end && n.off < e.end {
+			return true
 		}
 	}
-	h.since = kept
+	return false
+}
+
+// note adds an access. When there are many reads the last one is widened, which
+// can only make a later write wait without need.
+func (u *uses) note(barriers uint64, n *access) {
+	if u.since != barriers {
+		u.since, u.reads, u.writes = barriers, u.reads[:0], u.writes[:0]
+	}
+	e := extent{n.off, n.end}
+	last := len(u.reads) - 1
+	switch {
+	case n.write:
+		u.writes = append(u.writes, e)
+	case last >= 0 && u.reads[last] == e:
+	case last+1 == maxUses:
+		u.reads[last] = extent{min(u.reads[last].off, e.off), max(u.reads[last].end, e.end)}
+	default:
+		u.reads = append(u.reads, e)
+	}
 }
 
 const (
@@ -60,11 +99,7 @@ const (
 // before is seen by everything after.
 var barrier = vk.MemoryBarrier{SType: vk.StructureTypeMemoryBarrier, SrcAccessMask: allWrites, DstAccessMask: allAccess}
 
-// order puts a barrier in front of the next command if it needs one.
-func (d *Device) order(b *batch, next []access) {
-	if d.hazards.conflicts(next) {
-		d.cmds.CmdPipelineBarrier(b.commands, allStages, allStages, 0, 1, &barrier, 0, nil, 0, nil)
-		d.hazards.since = d.hazards.since[:0]
-	}
-	d.hazards.since = append(d.hazards.since, next...)
+// wait records a barrier.
+func (d *Device) wait(commands vk.CommandBuffer) {
+	d.cmds.CmdPipelineBarrier(commands, allStages, allStages, 0, 1, &barrier, 0, nil, 0, nil)
 }

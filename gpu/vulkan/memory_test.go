@@ -67,40 +67,6 @@ func TestBlockGivesPiecesThatDoNotOverlap(t *testing.T) {
 	}
 }
 
-func TestHazards(t *testing.T) {
-	a, b := &Buffer{}, &Buffer{}
-	read := func(x *Buffer, lo, hi uint64) access { return access{x, lo, hi, false} }
-	write := func(x *Buffer, lo, hi uint64) access { return access{x, lo, hi, true} }
-	for _, c := range []struct {
-		what        string
-		since, next []access
-		want        bool
-	}{
-		{"nothing before", nil, []access{write(a, 0, 8)}, false},
-		{"two reads", []access{read(a, 0, 8)}, []access{read(a, 0, 8)}, false},
-		{"read after write", []access{write(a, 0, 8)}, []access{read(a, 4, 12)}, true},
-		{"write after read", []access{read(a, 0, 8)}, []access{write(a, 7, 8)}, true},
-		{"write after write", []access{write(a, 0, 8)}, []access{write(a, 0, 8)}, true},
-		{"ranges that touch", []access{write(a, 0, 8)}, []access{write(a, 8, 16)}, false},
-		{"another buffer", []access{write(a, 0, 8)}, []access{write(b, 0, 8)}, false},
-		{"one of several", []access{write(b, 0, 4), write(a, 0, 8)}, []access{read(b, 8, 9), read(a, 1, 2)}, true},
-	} {
-		h := hazards{since: c.since}
-		if got := h.conflicts(c.next); got != c.want {
-			t.Errorf("%s: conflict %v, want %v", c.what, got, c.want)
-		}
-	}
-	h := hazards{since: []access{write(a, 0, 8), read(b, 0, 8)}}
-	h.forget(a)
-	if h.conflicts([]access{write(a, 0, 8)}) || !h.conflicts([]access{write(b, 0, 8)}) {
-		t.Error("forgetting a buffer must drop its accesses and no others")
-	}
-	h = hazards{since: make([]access, maxSince)}
-	if !h.conflicts([]access{read(a, 0, 1)}) {
-		t.Error("a full list must end in a barrier")
-	}
-}
-
 func TestCacheFileOfAnotherDriverOrCutShortIsLeftAlone(t *testing.T) {
 	key, other := [32]byte{1}, [32]byte{2}
 	data := []byte("what a driver compiled")

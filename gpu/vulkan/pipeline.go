@@ -131,7 +131,7 @@ func (d *Device) FreePipeline(p *Pipeline) {
 	if p.bindings != 0 {
 		d.cmds.DestroyDescriptorSetLayout(d.handle, p.bindings, nil)
 	}
-	*p = Pipeline{}
+	*p, d.stale = Pipeline{}, true
 }
 
 // Range is a bound part of a buffer, in bytes.
@@ -172,7 +172,10 @@ func (d *Device) NewGroup(p *Pipeline, ranges []Range) (*Group, error) {
 }
 
 // FreeGroup frees a group that no recorded or running work uses.
-func (d *Device) FreeGroup(g *Group) { d.sets.release(d, g) }
+func (d *Device) FreeGroup(g *Group) {
+	d.sets.release(d, g)
+	g.set, d.stale = 0, true
+}
 
 // setPools hand out descriptor sets.
 type setPools struct{ list []*setPool }

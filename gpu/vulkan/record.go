@@ -3,9 +3,6 @@
 package vulkan
 
 import (
-	"runtime"
-	"time"
-
 	"github.com/gogpu/wgpu/hal/vulkan/vk"
 )
 
@@ -14,22 +11,17 @@ type batch struct {
 	pool     vk.CommandPool
 	commands vk.CommandBuffer
 	fence    vk.Fence
+	submit   vk.SubmitInfo
 	number   uint64
-}
-
-// maxFlying bounds how many batches the host may be ahead of the GPU.
-const maxFlying = 32
-
-// bound is what the open command buffer has bound.
-type bound struct {
-	pipeline *Pipeline
-	group    *Group
+	own      *staging // what its uploads copy from; nil while it had none
+	// holds is what the command buffer does when it is submitted again, empty
+	// when that must not be.
+	holds []command
 }
 
 func (d *Device) newBatch() (*batch, error) {
 	b := &batch{}
-	pool := vk.CommandPoolCreateInfo{SType: vk.StructureTypeCommandPoolCreateInfo, QueueFamilyIndex: d.a.family,
-		Flags: vk.CommandPoolCreateFlags(vk.CommandPoolCreateTransientBit)}
+	pool := vk.CommandPoolCreateInfo{SType: vk.StructureTypeCommandPoolCreateInfo, QueueFamilyIndex: d.a.family}
 	err := check("vkCreateCommandPool", d.cmds.CreateCommandPool(d.handle, &pool, nil, &b.pool))
 	if err == nil {
 		info := vk.CommandBufferAllocateInfo{SType: vk.StructureTypeCommandBufferAllocateInfo, CommandPool: b.pool, CommandBufferCount: 1}
@@ -43,13 +35,12 @@ func (d *Device) newBatch() (*batch, error) {
 		b.free(d)
 		return nil, err
 	}
+	b.submit = vk.SubmitInfo{SType: vk.StructureTypeSubmitInfo, CommandBufferCount: 1, PCommandBuffers: &b.commands}
 	return b, nil
 }
 
 func (b *batch) free(d *Device) {
-	if b == nil {
-		return
-	}
+	b.own.free(d)
 	if b.fence != 0 {
 		d.cmds.DestroyFence(d.handle, b.fence, nil)
 	}
@@ -58,170 +49,99 @@ func (b *batch) free(d *Device) {
 	}
 }
 
-// begin returns the batch that commands go into.
-func (d *Device) begin() (*batch, error) {
-	if d.recording != nil {
-		return d.recording, nil
+// record makes Vulkan's commands of a list. On an error the batch holds nothing.
+func (b *batch) record(d *Device, l *list) error {
+	b.holds = b.holds[:0]
+	if err := b.makeRoom(d, len(l.uploads)); err != nil {
+		return err
 	}
-	var b *batch
-	if n := len(d.idle); n > 0 {
-		b, d.idle = d.idle[n-1], d.idle[:n-1]
-	} else {
-		var err error
-		if b, err = d.newBatch(); err != nil {
-			return nil, err
-		}
+	if err := check("vkResetCommandPool", d.cmds.ResetCommandPool(d.handle, b.pool, 0)); err != nil {
+		return err
 	}
-	info := vk.CommandBufferBeginInfo{SType: vk.StructureTypeCommandBufferBeginInfo, Flags: vk.CommandBufferUsageFlags(vk.CommandBufferUsageOneTimeSubmitBit)}
+	info := vk.CommandBufferBeginInfo{SType: vk.StructureTypeCommandBufferBeginInfo}
+	if !l.again() {
+		info.Flags = vk.CommandBufferUsageFlags(vk.CommandBufferUsageOneTimeSubmitBit)
+	}
 	if err := check("vkBeginCommandBuffer", d.cmds.BeginCommandBuffer(b.commands, &info)); err != nil {
-		b.free(d)
-		return nil, err
-	}
-	d.recording, d.bound = b, bound{}
-	return b, nil
-}
-
-// Dispatch records x·y·z workgroups of a kernel. It sees all that earlier
-// commands wrote.
-func (d *Device) Dispatch(p *Pipeline, g *Group, x, y, z uint32) error {
-	b, err := d.begin()
-	if err != nil {
 		return err
 	}
-	d.order(b, g.accesses)
-	if d.bound.pipeline != p {
-		d.cmds.CmdBindPipeline(b.commands, vk.PipelineBindPointCompute, p.handle)
-		d.bound = bound{pipeline: p}
+	var now bound
+	for i := range l.commands {
+		b.command(d, &l.commands[i], &now, l.timing)
 	}
-	if d.bound.group != g {
-		d.cmds.CmdBindDescriptorSets(b.commands, vk.PipelineBindPointCompute, p.layout, 0, 1, &g.set, 0, nil)
-		d.bound.group = g
+	if err := check("vkEndCommandBuffer", d.cmds.EndCommandBuffer(b.commands)); err != nil {
+		return err
 	}
-	d.timing.before(d, b)
-	d.cmds.CmdDispatch(b.commands, x, y, z)
-	d.timing.after(d, b)
+	if l.again() {
+		b.holds = append(b.holds, l.commands...)
+	}
 	return nil
 }
 
-// Copy records a copy of n bytes. Offsets and n are multiples of 4; within one
-// buffer the ranges must not overlap.
-func (d *Device) Copy(dst *Buffer, dstOffset uint64, src *Buffer, srcOffset, n uint64) error {
-	b, err := d.begin()
-	if err != nil {
-		return err
-	}
-	d.order(b, []access{{src, srcOffset, srcOffset + n, false}, {dst, dstOffset, dstOffset + n, true}})
-	region := vk.BufferCopy{SrcOffset: vk.DeviceSize(srcOffset), DstOffset: vk.DeviceSize(dstOffset), Size: vk.DeviceSize(n)}
-	d.cmds.CmdCopyBuffer(b.commands, src.handle, dst.handle, 1, &region)
-	return nil
-}
-
-// Clear records zeros for n bytes at offset, both multiples of 4.
-func (d *Device) Clear(buffer *Buffer, offset, n uint64) error {
-	b, err := d.begin()
-	if err != nil {
-		return err
-	}
-	d.order(b, []access{{buffer, offset, offset + n, true}})
-	d.cmds.CmdFillBuffer(b.commands, buffer.handle, vk.DeviceSize(offset), vk.DeviceSize(n), 0)
-	return nil
-}
-
-// Submit hands what is recorded to the GPU.
-func (d *Device) Submit() error {
-	b := d.recording
-	if b == nil {
+// makeRoom sees to staging memory for n bytes of uploads.
+func (b *batch) makeRoom(d *Device, n int) error {
+	if n == 0 || b.own != nil && len(b.own.memory) >= n {
 		return nil
 	}
-	d.recording = nil
-	err := check("vkEndCommandBuffer", d.cmds.EndCommandBuffer(b.commands))
-	if err == nil {
-		info := vk.SubmitInfo{SType: vk.StructureTypeSubmitInfo, CommandBufferCount: 1, PCommandBuffers: &b.commands}
-		err = check("vkQueueSubmit", d.cmds.QueueSubmit(d.queue, 1, &info, b.fence))
+	size := uint64(1 << 10)
+	for size < uint64(n) {
+		size *= 2
 	}
+	s, err := d.newStaging(size)
 	if err != nil {
-		b.free(d)
 		return err
 	}
-	d.last++
-	b.number = d.last
-	d.flying = append(d.flying, b)
-	return d.waitUntilFlying(maxFlying)
-}
-
-// Wait submits and waits until the GPU has done everything.
-func (d *Device) Wait() error {
-	if err := d.Submit(); err != nil {
-		return err
-	}
-	return d.waitUntilFlying(0)
-}
-
-// Pending is the number of the batch being recorded, or of the last one when
-// nothing is; Done that of the last batch that the GPU has finished.
-func (d *Device) Pending() uint64 {
-	if d.recording != nil {
-		return d.last + 1
-	}
-	return d.last
-}
-
-// Done looks what the GPU has finished.
-func (d *Device) Done() uint64 {
-	for len(d.flying) > 0 && d.cmds.GetFenceStatus(d.handle, d.flying[0].fence) == vk.Success {
-		_ = d.land()
-	}
-	return d.finished
-}
-
-// land takes back the oldest batch, which is done.
-func (d *Device) land() error {
-	b := d.flying[0]
-	d.flying = append(d.flying[:0], d.flying[1:]...)
-	d.finished = b.number
-	err := check("vkResetFences", d.cmds.ResetFences(d.handle, 1, &b.fence))
-	if err == nil {
-		err = check("vkResetCommandPool", d.cmds.ResetCommandPool(d.handle, b.pool, 0))
-	}
-	if err != nil {
-		b.free(d)
-		return err
-	}
-	d.idle = append(d.idle, b)
+	b.own.free(d)
+	b.own = s
 	return nil
 }
 
-// hangTime is after how long without progress a GPU counts as hung. Drivers
-// reset one much earlier.
-const hangTime = 2 * time.Minute
+// bound is what a command buffer has bound.
+type bound struct {
+	pipeline *Pipeline
+	group    *Group
+}
 
-// waitUntilFlying waits until at most n batches are with the GPU. It looks
-// often at first; then it lets the driver wait, in short turns, because Go's
-// garbage collector cannot run while a thread is in the driver.
-func (d *Device) waitUntilFlying(n int) error {
-	start := time.Now()
-	for tries := 0; len(d.flying) > n; tries++ {
-		fence := &d.flying[0].fence
-		var code vk.Result
-		if tries < 50 {
-			code = d.cmds.GetFenceStatus(d.handle, *fence)
-		} else {
-			code = d.cmds.WaitForFences(d.handle, 1, fence, 1, uint64(200*time.Microsecond))
-		}
-		switch code {
-		case vk.Success:
-			if err := d.land(); err != nil {
-				return err
-			}
-			start, tries = time.Now(), -1
-		case vk.NotReady, vk.Timeout:
-			if time.Since(start) > hangTime {
-				return &Error{"waiting for the GPU", vk.ErrorDeviceLost}
-			}
-			runtime.Gosched()
-		default:
-			return check("waiting for the GPU", code)
-		}
+// command records one command.
+func (b *batch) command(d *Device, c *command, now *bound, t *timing) {
+	if c.barrier {
+		d.wait(b.commands)
 	}
-	return nil
+	switch c.kind {
+	case dispatch:
+		b.dispatch(d, c, now, t)
+	case transfer:
+		b.copy(d, c, c.src)
+	case upload:
+		b.copy(d, c, b.own.buffer)
+	case clearing:
+		d.cmds.CmdFillBuffer(b.commands, c.dst.handle, vk.DeviceSize(c.to), vk.DeviceSize(c.n), 0)
+	case toHost:
+		d.cmds.CmdPipelineBarrier(b.commands, vk.PipelineStageFlags(vk.PipelineStageTransferBit), vk.PipelineStageFlags(vk.PipelineStageHostBit),
+			0, 1, &hostBarrier, 0, nil, 0, nil)
+	case resetQueries:
+		d.cmds.CmdResetQueryPool(b.commands, t.pool, 0, uint32(c.n))
+	case readQueries:
+		const wide, wait = vk.QueryResultFlags(vk.QueryResult64Bit), vk.QueryResultFlags(vk.QueryResultWaitBit)
+		d.cmds.CmdCopyQueryPoolResults(b.commands, t.pool, 0, uint32(c.n), c.dst.handle, 0, 8, wide|wait)
+	}
+}
+
+func (b *batch) dispatch(d *Device, c *command, now *bound, t *timing) {
+	if now.pipeline != c.pipeline {
+		d.cmds.CmdBindPipeline(b.commands, vk.PipelineBindPointCompute, c.pipeline.handle)
+		*now = bound{pipeline: c.pipeline}
+	}
+	if now.group != c.group {
+		d.cmds.CmdBindDescriptorSets(b.commands, vk.PipelineBindPointCompute, c.pipeline.layout, 0, 1, &c.group.set, 0, nil)
+		now.group = c.group
+	}
+	t.before(d, b, c)
+	d.cmds.CmdDispatch(b.commands, c.x, c.y, c.z)
+	t.after(d, b, c)
+}
+
+func (b *batch) copy(d *Device, c *command, src *Buffer) {
+	region := vk.BufferCopy{SrcOffset: vk.DeviceSize(c.from), DstOffset: vk.DeviceSize(c.to), Size: vk.DeviceSize(c.n)}
+	d.cmds.CmdCopyBuffer(b.commands, src.handle, c.dst.handle, 1, &region)
 }

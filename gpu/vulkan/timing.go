@@ -37,13 +37,8 @@ func (d *Device) StartTiming(n int) error {
 		return err
 	}
 	t.result = result
-	b, err := d.begin()
-	if err != nil {
-		t.free(d)
-		return err
-	}
-	d.cmds.CmdResetQueryPool(b.commands, t.pool, 0, uint32(2*n))
-	d.timing = t
+	d.add(command{kind: resetQueries, n: uint64(2 * n)})
+	d.list.timing, d.timing = t, t
 	return nil
 }
 
@@ -57,22 +52,29 @@ func (t *timing) free(d *Device) {
 	d.cmds.DestroyQueryPool(d.handle, t.pool, nil)
 }
 
-// before notes the start of a dispatch, after all earlier work.
-func (t *timing) before(d *Device, b *batch) {
+// next gives a dispatch of the list its number, from 1 on; 0 when it is not timed.
+func (t *timing) next(l *list) uint64 {
 	if t == nil || t.used >= t.most {
-		return
+		return 0
 	}
-	d.cmds.CmdPipelineBarrier(b.commands, allStages, allStages, 0, 1, &barrier, 0, nil, 0, nil)
-	d.cmds.CmdWriteTimestamp(b.commands, vk.PipelineStageComputeShaderBit, t.pool, uint32(2*t.used))
+	l.timing = t
+	t.used++
+	return uint64(t.used)
+}
+
+// before notes the start of a dispatch, after all earlier work.
+func (t *timing) before(d *Device, b *batch, c *command) {
+	if c.n > 0 {
+		d.wait(b.commands)
+		d.cmds.CmdWriteTimestamp(b.commands, vk.PipelineStageComputeShaderBit, t.pool, uint32(2*c.n-2))
+	}
 }
 
 // after notes its end.
-func (t *timing) after(d *Device, b *batch) {
-	if t == nil || t.used >= t.most {
-		return
+func (t *timing) after(d *Device, b *batch, c *command) {
+	if c.n > 0 {
+		d.cmds.CmdWriteTimestamp(b.commands, vk.PipelineStageComputeShaderBit, t.pool, uint32(2*c.n-1))
 	}
-	d.cmds.CmdWriteTimestamp(b.commands, vk.PipelineStageComputeShaderBit, t.pool, uint32(2*t.used+1))
-	t.used++
 }
 
 // StopTiming waits and returns the stamps in nanoseconds since the first, in
@@ -84,14 +86,9 @@ func (d *Device) StopTiming() ([]float64, error) {
 	if t == nil || t.used == 0 {
 		return nil, d.Wait()
 	}
-	b, err := d.begin()
-	if err != nil {
-		return nil, err
-	}
-	const wide, wait = vk.QueryResultFlags(vk.QueryResult64Bit), vk.QueryResultFlags(vk.QueryResultWaitBit)
-	d.cmds.CmdCopyQueryPoolResults(b.commands, t.pool, 0, uint32(2*t.used), t.result.handle, 0, 8, wide|wait)
-	d.cmds.CmdPipelineBarrier(b.commands, vk.PipelineStageFlags(vk.PipelineStageTransferBit), vk.PipelineStageFlags(vk.PipelineStageHostBit),
-		0, 1, &hostBarrier, 0, nil, 0, nil)
+	d.add(command{kind: readQueries, dst: t.result, n: uint64(2 * t.used)})
+	d.add(command{kind: toHost})
+	d.list.timing = t
 	if err := d.Wait(); err != nil {
 		return nil, err
 	}

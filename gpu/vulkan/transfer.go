@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	stagingBytes = 8 << 20  // one staging buffer for uploads
-	maxStaging   = 4        // of them
-	maxReadBytes = 32 << 20 // largest staging buffer for downloads
+	stagingBytes = 8 << 20   // one staging buffer for large uploads
+	maxStaging   = 4         // of them
+	maxReadBytes = 32 << 20  // largest staging buffer for downloads
+	maxOwnBytes  = 256 << 10 // small uploads of a batch, which go through its own staging memory
 )
 
 // staging is a buffer that host and GPU see.
@@ -67,15 +68,17 @@ func (d *Device) room() (*staging, error) {
 // Upload writes data, a multiple of 4 bytes, at offset. The data is copied
 // before it returns; the write takes its place among the recorded commands.
 func (d *Device) Upload(dst *Buffer, offset uint64, data []byte) error {
+	if from := (len(d.list.uploads) + 15) &^ 15; from+len(data) <= maxOwnBytes {
+		d.uploadOwn(dst, offset, from, data)
+		return nil
+	}
 	for len(data) > 0 {
 		s, err := d.room()
 		if err != nil {
 			return err
 		}
 		n := uint64(copy(s.memory[s.used:], data))
-		if err := d.Copy(dst, offset, s.buffer, s.used, n); err != nil {
-			return err
-		}
+		d.Copy(dst, offset, s.buffer, s.used, n)
 		s.used, s.batch = min(s.used+(n+15)&^15, stagingBytes), d.Pending()
 		data, offset = data[n:], offset+n
 		if s.used == stagingBytes {
@@ -85,6 +88,15 @@ func (d *Device) Upload(dst *Buffer, offset uint64, data []byte) error {
 		}
 	}
 	return nil
+}
+
+// uploadOwn records an upload that is the same command in every step, whatever
+// the data: it goes through byte from of the batch's own staging memory.
+func (d *Device) uploadOwn(dst *Buffer, offset uint64, from int, data []byte) {
+	d.list.uploads = append(d.list.uploads, make([]byte, from-len(d.list.uploads))...)
+	d.list.uploads = append(d.list.uploads, data...)
+	n := uint64(len(data))
+	d.add(command{kind: upload, dst: dst, from: uint64(from), to: offset, n: n}, access{dst, offset, offset + n, true})
 }
 
 // Read is one range to read back, in multiples of 4 bytes.
@@ -108,9 +120,7 @@ func (d *Device) Download(reads []Read) error {
 	for _, r := range reads {
 		for len(r.Dst) > 0 {
 			n := min(uint64(len(r.Dst)), uint64(len(s.memory))-s.used)
-			if err := d.Copy(s.buffer, s.used, r.Buffer, r.Offset, n); err != nil {
-				return err
-			}
+			d.Copy(s.buffer, s.used, r.Buffer, r.Offset, n)
 			parts = append(parts, r.Dst[:n])
 			r.Dst, r.Offset, s.used = r.Dst[n:], r.Offset+n, s.used+n
 			if s.used == uint64(len(s.memory)) {
@@ -149,9 +159,8 @@ var hostBarrier = vk.MemoryBarrier{SType: vk.StructureTypeMemoryBarrier,
 
 // fetch waits and copies the staging buffer to where its parts belong.
 func (d *Device) fetch(s *staging, parts [][]byte) error {
-	if b := d.recording; b != nil {
-		d.cmds.CmdPipelineBarrier(b.commands, vk.PipelineStageFlags(vk.PipelineStageTransferBit), vk.PipelineStageFlags(vk.PipelineStageHostBit),
-			0, 1, &hostBarrier, 0, nil, 0, nil)
+	if !d.list.empty() {
+		d.add(command{kind: toHost})
 	}
 	s.used = 0
 	if err := d.Wait(); err != nil {
