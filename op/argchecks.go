@@ -6,10 +6,11 @@ import "tezgah/tensor"
 // reads only shapes and types, never memory.
 
 const (
-	f32 = tensor.F32
-	f16 = tensor.F16
-	i32 = tensor.I32
-	i8  = tensor.I8
+	f32  = tensor.F32
+	f16  = tensor.F16
+	bf16 = tensor.BF16
+	i32  = tensor.I32
+	i8   = tensor.I8
 )
 
 func (a Add) check() error {
@@ -44,8 +45,9 @@ func (a Cast) check() error {
 		return c.err
 	}
 	from, to := a.Src.Type(), a.Dst.Type()
-	if !(from == f32 && to == f16 || from == f16 && to == f32) {
-		c.fail("cannot convert %v %v to %v", from, a.Src, to)
+	half := func(t tensor.DType) bool { return t == f16 || t == bf16 }
+	if !(from == f32 && half(to) || half(from) && to == f32) {
+		c.fail("cannot convert %v %v to %v, want F32 on one side and F16 or BF16 on the other", from, a.Src, to)
 	}
 	c.want("dst", a.Dst.Flat(), to, "n", a.Src.Len())
 	c.want("src", a.Src.Flat(), from, "n", a.Src.Len())
@@ -89,7 +91,7 @@ func (a RMSNorm) check() error {
 		n, d := a.X.Dims[0], a.X.Dims[1]
 		c.want("x", a.X, f32, "N,C", n, d)
 		c.wantWeight("w", a.W, "C", d)
-		c.want("y", a.Y, f32, "N,C", n, d)
+		c.wantOperand("y", a.Y, "N,C", n, d)
 		c.want("rms_inv", a.RMSInv, f32, "N", n)
 	}
 	return c.err
@@ -117,14 +119,14 @@ func (a MatMul) check() error {
 	if c.rank("a", a.A, 2) && c.rank("b", a.B, 2) {
 		m, n, k := a.Sizes()
 		if a.TransA {
-			c.want("a", a.A, f32, "K,M", k, m)
+			c.wantOperand("a", a.A, "K,M", k, m)
 		} else {
-			c.want("a", a.A, f32, "M,K", m, k)
+			c.wantOperand("a", a.A, "M,K", m, k)
 		}
 		if a.TransB {
-			c.wantWeight("b", a.B, "N,K", n, k)
+			c.wantOperand("b", a.B, "N,K", n, k)
 		} else {
-			c.wantWeight("b", a.B, "K,N", k, n)
+			c.wantOperand("b", a.B, "K,N", k, n)
 		}
 		c.want("c", a.C, f32, "M,N", m, n)
 		c.optional("residual", a.Residual, f32, "M,N", m, n)
@@ -137,6 +139,9 @@ func (a RoPE) check() error {
 	if c.rank("x", a.X, 4) && c.rank("table", a.Table, 2) {
 		t, d := a.X.Dims[1], a.X.Dims[3]
 		c.want("x", a.X, f32, "B,T,H,D", a.X.Dims[0], t, a.X.Dims[2], d)
+		if a.Out.Ok() {
+			c.wantOperand("out", a.Out, "B,T,H,D", a.X.Dims[0], t, a.X.Dims[2], d)
+		}
 		c.that(d%2 == 0, "D is %d, want an even number (remainder %d)", d, d%2)
 		p := a.Table.Dims[0]
 		c.want("table", a.Table, f32, "P,D", p, d)
@@ -223,7 +228,7 @@ func (a GLU) check() error {
 		n, f := a.Gate.Dims[0], a.Gate.Dims[1]
 		c.want("gate", a.Gate, f32, "N,F", n, f)
 		c.want("up", a.Up, f32, "N,F", n, f)
-		c.want("out", a.Out, f32, "N,F", n, f)
+		c.wantOperand("out", a.Out, "N,F", n, f)
 	}
 	return c.err
 }
@@ -235,8 +240,11 @@ func (a GLUBackward) check() error {
 		c.want("gate", a.Gate, f32, "N,F", n, f)
 		c.want("up", a.Up, f32, "N,F", n, f)
 		c.want("dout", a.DOut, f32, "N,F", n, f)
-		c.want("dgate", a.DGate, f32, "N,F", n, f)
-		c.want("dup", a.DUp, f32, "N,F", n, f)
+		c.wantOperand("dgate", a.DGate, "N,F", n, f)
+		c.wantOperand("dup", a.DUp, "N,F", n, f)
+		if c.err == nil && a.DGate.Type() != a.DUp.Type() {
+			c.fail("dgate %v is %v and dup %v is %v, want one type", a.DGate, a.DGate.Type(), a.DUp, a.DUp.Type())
+		}
 	}
 	return c.err
 }
@@ -245,12 +253,12 @@ func (a GateUp) check() error {
 	c := checker{op: a.Label()}
 	if c.rank("x", a.X, 2) && c.rank("w_gate", a.WGate, 2) {
 		n, d, f := a.X.Dims[0], a.X.Dims[1], a.WGate.Dims[1]
-		c.want("x", a.X, f32, "N,C", n, d)
+		c.wantOperand("x", a.X, "N,C", n, d)
 		c.wantWeight("w_gate", a.WGate, "C,F", d, f)
 		c.wantWeight("w_up", a.WUp, "C,F", d, f)
 		c.want("gate", a.Gate, f32, "N,F", n, f)
 		c.want("up", a.Up, f32, "N,F", n, f)
-		c.want("out", a.Out, f32, "N,F", n, f)
+		c.wantOperand("out", a.Out, "N,F", n, f)
 	}
 	return c.err
 }
@@ -262,6 +270,12 @@ func (a CrossEntropy) check() error {
 		c.want("logits", a.Logits, f32, "R,V", r, v)
 		c.want("targets", a.Targets, i32, "R", r)
 		c.want("loss", a.Loss, f32, "R", r)
+		if a.DLogits.Ok() {
+			c.wantOperand("dlogits", a.DLogits, "R,V", r, v)
+			if !a.Grad {
+				c.fail("dlogits is given, want it absent without Grad: there is no gradient to write")
+			}
+		}
 		if !(a.LabelSmoothing >= 0 && a.LabelSmoothing < 1) {
 			c.fail("label smoothing is %v, want 0 ≤ α < 1", a.LabelSmoothing)
 		}

@@ -32,7 +32,9 @@ type Scale struct {
 	Factor float32
 }
 
-// Cast converts between F32 and F16. To F16 it clamps to ±65,504; NaN stays NaN.
+// Cast converts between F32 and F16 or BF16, to nearest with ties to even; NaN
+// stays NaN. To F16 it clamps to ±65,504, as a copy of weights must; to BF16, which
+// only a Rounder need have, it does not, and an infinity stays one.
 type Cast struct {
 	Dst Tensor
 	Src Tensor
@@ -67,7 +69,7 @@ type EmbeddingBackward struct {
 type RMSNorm struct {
 	X      Tensor // (N, C)
 	W      Tensor // (C), F32 or F16
-	Y      Tensor // (N, C)
+	Y      Tensor // (N, C), operand
 	RMSInv Tensor // (N)
 	Eps    float32
 }
@@ -87,10 +89,10 @@ type RMSNormBackward struct {
 // MatMul is C = op(A)·op(B), with C += for Acc and + Residual when present.
 // Its three forms are the forward product X·W, the input gradient dY·Wᵀ
 // (TransB) and the weight gradient Xᵀ·dY (TransA). TransA with TransB is not a
-// form. Residual may be C itself.
+// form. Residual may be C itself. A and B need not be of one type.
 type MatMul struct {
-	A        Tensor // (M, K), or (K, M) with TransA
-	B        Tensor // (K, N), or (N, K) with TransB; F32 or F16
+	A        Tensor // (M, K), or (K, M) with TransA; operand
+	B        Tensor // (K, N), or (N, K) with TransB; operand, or weights in F16
 	C        Tensor // (M, N)
 	Residual Tensor // optional (M, N)
 	TransA   bool
@@ -111,11 +113,13 @@ func (a MatMul) Sizes() (m, n, k int) {
 	return m, n, k
 }
 
-// RoPE rotates pairs (i, i + D/2) of every head in place by the angle of its
-// position, Pos0 + t (Su et al., "RoFormer", 2021, in the half-split form).
-// Inverse rotates back, which is also the backward pass.
+// RoPE rotates pairs (i, i + D/2) of every head by the angle of its position,
+// Pos0 + t (Su et al., "RoFormer", 2021, in the half-split form). Inverse rotates
+// back, which is also the backward pass. Without Out, or where Out is X itself, the
+// result takes X's place; otherwise X is only read.
 type RoPE struct {
 	X       Tensor // (B, T, H, D)
+	Out     Tensor // optional (B, T, H, D), operand, written
 	Table   Tensor // (P, D): cos of the D/2 angles, then their sin; P ≥ Pos0 + T
 	Pos0    int
 	Inverse bool
@@ -171,7 +175,7 @@ type AttentionDecode struct {
 // GLU is Out = act(Gate)·Up.
 type GLU struct {
 	Gate, Up Tensor // (N, F)
-	Out      Tensor // (N, F); may be Up's memory
+	Out      Tensor // (N, F), operand; may be Up's memory
 	Act      Activation
 }
 
@@ -179,29 +183,31 @@ type GLU struct {
 type GLUBackward struct {
 	Gate, Up   Tensor // (N, F)
 	DOut       Tensor // (N, F)
-	DGate, DUp Tensor // (N, F), written; either may be DOut's memory
+	DGate, DUp Tensor // (N, F), operands of one type, written; either may be DOut's memory
 	Act        Activation
 }
 
 // GateUp is the first half of the feed-forward block; see Fuser.
 type GateUp struct {
-	X          Tensor // (N, C)
+	X          Tensor // (N, C), operand
 	WGate, WUp Tensor // (C, F), F32 or F16
 	Gate, Up   Tensor // (N, F)
-	Out        Tensor // (N, F)
+	Out        Tensor // (N, F), operand
 	Act        Activation
 }
 
-// CrossEntropy computes each row's loss and, with Grad, turns the logits in
-// place into their gradients. With p = softmax(l), α label smoothing and β
-// z-loss (Szegedy et al., 2015; Chowdhery et al., "PaLM", 2022):
+// CrossEntropy computes each row's loss and, with Grad, the gradients of the
+// logits: in DLogits, or where that is absent or Logits itself, in the logits'
+// place. With p = softmax(l), α label smoothing and β z-loss (Szegedy et al.,
+// 2015; Chowdhery et al., "PaLM", 2022):
 //
 //	loss = lse − (1−α)·l_t − α·mean(l) + β·lse²
 //	dl   = [p − (1−α)·onehot − α/V + 2β·lse·p]·GradScale
 //
 // A row whose target is Ignore has loss 0 and gradient 0.
 type CrossEntropy struct {
-	Logits         Tensor // (R, V), overwritten by dLogits with Grad
+	Logits         Tensor // (R, V), overwritten with Grad where DLogits is absent
+	DLogits        Tensor // optional (R, V), operand, written; only with Grad
 	Targets        Tensor // (R) int32, each in [0, V) or Ignore
 	Loss           Tensor // (R), nats, not scaled
 	LabelSmoothing float32

@@ -40,6 +40,19 @@ func (c *checker) wantWeight(arg string, t Tensor, names string, dims ...int) {
 	c.shape(arg, t, names, dims...)
 }
 
+// wantOperand is want for an operand tensor: F32, or one of the types that
+// products may round to. Whether they do so now is the Runner's to check.
+func (c *checker) wantOperand(arg string, t Tensor, names string, dims ...int) {
+	if c.err != nil || !c.present(arg, t) {
+		return
+	}
+	if typ := t.Type(); typ != tensor.F32 && typ != tensor.BF16 && typ != tensor.F16 {
+		c.fail("%s %v is %v, want F32, or the type that products round to (BF16 or F16)", arg, t, typ)
+		return
+	}
+	c.shape(arg, t, names, dims...)
+}
+
 // optional is want for an argument that may be absent.
 func (c *checker) optional(arg string, t Tensor, typ tensor.DType, names string, dims ...int) {
 	if t.Ok() {

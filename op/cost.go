@@ -37,8 +37,13 @@ func (a AdamW8) Label() string            { return "adamw_8bit_update" }
 
 // Label names the direction.
 func (a Cast) Label() string {
-	if a.Dst.Ok() && a.Dst.Type() == f16 {
+	switch {
+	case a.Dst.Ok() && a.Dst.Type() == f16:
 		return "cast_f32_to_f16"
+	case a.Dst.Ok() && a.Dst.Type() == bf16:
+		return "cast_f32_to_bf16"
+	case a.Src.Ok() && a.Src.Type() == bf16:
+		return "cast_bf16_to_f32"
 	}
 	return "cast_f16_to_f32"
 }
@@ -118,7 +123,13 @@ func (a MatMul) cost() Cost {
 	}
 	return c
 }
-func (a RoPE) cost() Cost { return Cost{3 * int64(a.X.Len()), 2 * bytesOf(a.X)} }
+func (a RoPE) cost() Cost {
+	to := a.X
+	if a.Out.Ok() {
+		to = a.Out
+	}
+	return Cost{3 * int64(a.X.Len()), bytesOf(a.X, to)}
+}
 
 // causalPairs counts the (query, key) pairs of all heads without a document mask.
 func causalPairs(q Tensor) int64 {
@@ -138,15 +149,20 @@ func (a AttentionDecode) cost() Cost {
 	kvh := int64(a.KCache.Dims[2])
 	return Cost{4 * b * h * d * int64(a.Len), 8*b*kvh*d*int64(a.Len) + bytesOf(a.Q, a.Out)}
 }
-func (a GLU) cost() Cost         { return Cost{6 * int64(a.Out.Len()), bytesOf(a.Gate, a.Up, a.Out)} }
-func (a GLUBackward) cost() Cost { return Cost{12 * int64(a.DOut.Len()), 5 * bytesOf(a.DOut)} }
+func (a GLU) cost() Cost { return Cost{6 * int64(a.Out.Len()), bytesOf(a.Gate, a.Up, a.Out)} }
+func (a GLUBackward) cost() Cost {
+	return Cost{12 * int64(a.DOut.Len()), bytesOf(a.Gate, a.Up, a.DOut, a.DGate, a.DUp)}
+}
 func (a GateUp) cost() Cost {
 	n, c, f := int64(a.X.Dims[0]), int64(a.X.Dims[1]), int64(a.WGate.Dims[1])
 	return Cost{4*n*c*f + 6*n*f, bytesOf(a.X, a.WGate, a.WUp, a.Gate, a.Up, a.Out)}
 }
 func (a CrossEntropy) cost() Cost {
 	c := Cost{6 * int64(a.Logits.Len()), bytesOf(a.Logits, a.Targets, a.Loss)}
-	if a.Grad {
+	switch {
+	case a.DLogits.Ok():
+		c.Bytes += bytesOf(a.DLogits)
+	case a.Grad:
 		c.Bytes += bytesOf(a.Logits)
 	}
 	return c

@@ -176,14 +176,36 @@ type Backend interface {
 
 // Rounder is a backend whose device multiplies 16-bit floats much faster than
 // float32, on matrix units. While a type is set, matrix products may round their
-// inputs to it; sums stay float32, and so does everything else.
+// inputs to it, and operand tensors may be of that type; sums stay float32, and so
+// does everything else.
+//
+// An operand tensor is an activation, or a gradient of one, that nothing but
+// products read: the output of a norm, say. It is F32, or of the type that
+// products round to now. In the second case the operation that computes it rounds
+// what it stores, so the product finds the bits that it would have rounded to, at
+// half the memory and without converting anything. Rounding is to nearest, ties to
+// even; NaN stays NaN, and what is too large becomes an infinity, also in F16,
+// where loss scaling must find it. A field of args.go that may be one says
+// "operand"; all other activations are F32.
 type Rounder interface {
 	// RoundProducts sets the type: BF16, F16, or F32 for exact inputs, which is
-	// how a backend begins. An error says what the device has.
+	// how a backend begins. An error says what the device has. Operand tensors of
+	// another type than F32 are of no use after the type has changed.
 	RoundProducts(t tensor.DType) error
+	// Rounds is the type that RoundProducts has set.
+	Rounds() tensor.DType
 	// Rounding lists the types that RoundProducts takes on this device, best for
 	// training first; none without matrix units.
 	Rounding() []tensor.DType
+}
+
+// OperandType is the type that operand tensors should have on a backend now: what
+// its products round to, F32 where they do not.
+func OperandType(b Backend) tensor.DType {
+	if r, ok := b.(Rounder); ok {
+		return r.Rounds()
+	}
+	return tensor.F32
 }
 
 // Fuser is what a backend may add where one pass is faster than several. A

@@ -51,7 +51,7 @@ func (x *bench) calls() []any {
 		op.MatMul{A: x.f("a", 5, 6), B: x.f("b", 6, 9), C: x.f("c", 5, 9), Residual: x.f("residual", 5, 9)},
 		op.MatMul{A: x.f("a", 5, 6), B: x.f("b", 9, 6), C: x.f("c", 5, 9), TransB: true},
 		op.MatMul{A: x.f("a", 6, 5), B: x.f("b", 6, 9), C: x.f("c", 5, 9), TransA: true, Acc: true},
-		op.RoPE{X: q("x"), Table: x.f("table", 20, 8)},
+		op.RoPE{X: q("x"), Out: q("out"), Table: x.f("table", 20, 8)},
 		op.Attention{Q: q("q"), K: kv("k"), V: kv("v"), Out: q("out"), LSE: x.f("lse", 2, 4, 3), DocStart: x.i("doc_start", 2, 3)},
 		op.AttentionBackward{Q: q("q"), K: kv("k"), V: kv("v"), Out: q("out"), LSE: x.f("lse", 2, 4, 3), DOut: q("dout"),
 			DocStart: x.i("doc_start", 2, 3), Delta: x.f("delta", 2, 4, 3), DQ: q("dq"), DK: kv("dk"), DV: kv("dv")},
@@ -59,7 +59,7 @@ func (x *bench) calls() []any {
 		op.AttentionDecode{Q: x.f("q", 2, 4, 8), KCache: cache("k_cache"), VCache: cache("v_cache"), Out: x.f("out", 2, 4, 8), Len: 4},
 		op.GLU{Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
 		op.GLUBackward{Gate: nf("gate"), Up: nf("up"), DOut: nf("dout"), DGate: nf("dgate"), DUp: nf("dup")},
-		op.CrossEntropy{Logits: x.f("logits", 5, 7), Targets: x.i("targets", 5), Loss: x.f("loss", 5)},
+		op.CrossEntropy{Logits: x.f("logits", 5, 7), DLogits: x.f("dlogits", 5, 7), Targets: x.i("targets", 5), Loss: x.f("loss", 5), Grad: true},
 		op.GradNormSq{G: flat("g"), Partials: x.f("partials", 1, 2)},
 		op.FinalizeGradStats{Partials: x.f("partials", 3, 2), Stats: x.f("stats", 4)},
 		op.AdamW{W: flat("w"), G: flat("g"), M: flat("m"), V: flat("v"), W16: x.tensor("w16", tensor.F16, n), Stats: x.f("stats", 4)},
@@ -164,6 +164,9 @@ func TestDimensionNames(t *testing.T) {
 		{op.AttentionDecode{Q: f("q", 1, 2, 4), KCache: f("kc", 1, 8, 2, 4), VCache: f("vc", 1, 8, 2, 4), Out: f("o", 1, 2, 4), Len: 9}, []string{"length 9", "1 to 8"}},
 		{op.CrossEntropy{Logits: f("l", 5, 7), Targets: x.i("t", 5), Loss: f("loss", 5), LabelSmoothing: 1}, []string{"label smoothing is 1"}},
 		{op.Cast{Dst: f("d", 5), Src: f("s", 5)}, []string{"cannot convert F32"}},
+		{op.GLUBackward{Gate: f("gate", 5, 9), Up: f("up", 5, 9), DOut: f("dout", 5, 9), DGate: f("dgate", 5, 9), DUp: x.tensor("dup", tensor.BF16, 5, 9)},
+			[]string{"dgate (5, 9) is F32", "dup (5, 9) is BF16", "want one type"}},
+		{op.CrossEntropy{Logits: f("l", 5, 7), DLogits: f("dl", 5, 7), Targets: x.i("t", 5), Loss: f("loss", 5)}, []string{"dlogits is given", "without Grad"}},
 		{op.Embedding{W: f("w", 7, 6), Out: f("o", 5, 6)}, []string{"tokens is absent"}},
 		{op.AdamW8{W: f("w", 300), G: f("g", 300), M: x.tensor("m", tensor.I8, 300), V: x.tensor("v", tensor.I8, 300),
 			MScale: f("ms", 1), VScale: f("vs", 2), Stats: f("s", 4)}, []string{"m_scale is", "blocks 2"}},
@@ -173,6 +176,102 @@ func TestDimensionNames(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), w) {
 				t.Errorf("%T: error %v, want it to say %q", c.call, err, w)
 			}
+		}
+	}
+}
+
+// operandCalls lists calls with an operand tensor of a type in each field that may
+// hold one.
+func (x *bench) operandCalls(typ tensor.DType) map[string]any {
+	f, o := x.f, func(label string, dims ...int) op.Tensor { return x.tensor(label, typ, dims...) }
+	nf := func(label string) op.Tensor { return f(label, 5, 9) }
+	return map[string]any{
+		"rmsnorm y":         op.RMSNorm{X: f("x", 5, 6), W: f("w", 6), Y: o("y", 5, 6), RMSInv: f("rms_inv", 5)},
+		"matmul a":          op.MatMul{A: o("a", 5, 6), B: f("b", 6, 9), C: f("c", 5, 9)},
+		"matmul b":          op.MatMul{A: f("a", 6, 5), B: o("b", 6, 9), C: f("c", 5, 9), TransA: true},
+		"rope out":          op.RoPE{X: f("x", 2, 3, 4, 8), Out: o("out", 2, 3, 4, 8), Table: f("table", 20, 8)},
+		"glu out":           op.GLU{Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
+		"glu dgate and dup": op.GLUBackward{Gate: nf("gate"), Up: nf("up"), DOut: nf("dout"), DGate: o("dgate", 5, 9), DUp: o("dup", 5, 9)},
+		"gate up x":         op.GateUp{X: o("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
+		"gate up out":       op.GateUp{X: f("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
+		"dlogits":           op.CrossEntropy{Logits: f("logits", 5, 7), DLogits: o("dlogits", 5, 7), Targets: x.i("targets", 5), Loss: f("loss", 5), Grad: true},
+	}
+}
+
+// TestOperandTypes wants 16 bits to be taken while products round to that type, and
+// an error that says what to do at any other time.
+func TestOperandTypes(t *testing.T) {
+	x := newBench()
+	exact := op.NewRunner(struct{ op.Backend }{x.b}) // no Rounder
+	for _, now := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
+		if err := x.b.RoundProducts(now); err != nil || op.OperandType(x.b) != now {
+			t.Fatalf("operand tensors are %v after RoundProducts(%v): %v", op.OperandType(x.b), now, err)
+		}
+		for _, typ := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.I8} {
+			for name, call := range x.operandCalls(typ) {
+				err := run(x.r, call)
+				weights := name == "matmul b" && typ == tensor.F16 // which need no rounding
+				switch {
+				case typ == tensor.I8:
+					if err == nil || !strings.Contains(err.Error(), "is I8, want F32, or") {
+						t.Errorf("%s of I8: %v", name, err)
+					}
+				case typ == tensor.F32 || typ == now || weights:
+					if err != nil {
+						t.Errorf("%s of %v while products round to %v: %v", name, typ, now, err)
+					}
+				case err == nil || !strings.Contains(err.Error(), "RoundProducts") || !strings.Contains(err.Error(), "is "+typ.String()):
+					t.Errorf("%s of %v while products round to %v: %v, want an error that says what to do", name, typ, now, err)
+				}
+				if err := run(exact, call); (err == nil) != (typ == tensor.F32 || weights) {
+					t.Errorf("%s of %v on a backend without matrix units: %v", name, typ, err)
+				}
+			}
+		}
+	}
+	if op.OperandType(exact.Backend()) != tensor.F32 {
+		t.Error("operand tensors of a backend without matrix units are not F32")
+	}
+}
+
+// TestOperandGroups wants the Runner to look at every product of a group.
+func TestOperandGroups(t *testing.T) {
+	x := newBench()
+	good := op.MatMul{A: x.f("a", 5, 6), B: x.f("b", 6, 9), C: x.f("c", 5, 9)}
+	bad := good
+	bad.A = x.tensor("a16", tensor.BF16, 5, 6)
+	for _, r := range []*op.Runner{x.r, op.NewRunner(fused{x.b})} {
+		r.MatMulGroup([]op.MatMul{good, bad})
+		if err := r.Reset(); err == nil || !strings.Contains(err.Error(), "a16 (5, 6) is BF16") {
+			t.Errorf("group with an operand that cannot be: %v", err)
+		}
+	}
+}
+
+// fused is a backend with fused forms that do nothing.
+type fused struct{ *ref.Backend[float32] }
+
+func (fused) MatMulGroup([]op.MatMul) error { return nil }
+func (fused) GateUp(op.GateUp) error        { return nil }
+
+// TestOperandCost wants 16-bit tensors to count as such.
+func TestOperandCost(t *testing.T) {
+	x := newBench()
+	x.b.RoundProducts(tensor.BF16)
+	want := map[string]int64{
+		"rmsnorm y": 4*(30+6+5) + 2*30, "matmul a": 2*30 + 4*(54+45), "matmul b": 4*(30+45) + 2*54, "rope out": (4 + 2) * 192,
+		"glu out": (4 + 4 + 2) * 45, "glu dgate and dup": (4 + 4 + 4 + 2 + 2) * 45, "gate up x": 2*30 + 4*(54+54+3*45),
+		"gate up out": 4*(30+54+54+2*45) + 2*45, "dlogits": (4+2)*35 + 4*(5+5),
+	}
+	for name, call := range x.operandCalls(tensor.BF16) {
+		r := op.NewRunner(fused{x.b})
+		var p op.Profile
+		r.SetProfile(&p)
+		if err := run(r, call); err != nil {
+			t.Fatal(err)
+		}
+		if rows := p.Rows(); len(rows) != 1 || rows[0].Bytes != want[name] {
+			t.Errorf("%s: %+v, want %d bytes", name, rows, want[name])
 		}
 	}
 }

@@ -105,6 +105,31 @@ func (r *Runner) begin(check error) bool {
 	return true
 }
 
+// operands follows check with what that cannot know: operand tensors of 16 bits
+// must be of the type that the backend's products round to now. Absent ones pass.
+func (r *Runner) operands(check error, label string, ts ...Tensor) error {
+	if check != nil {
+		return check
+	}
+	for _, t := range ts {
+		if t.Ok() && t.Type() != tensor.F32 && t.Type() != OperandType(r.b) {
+			return wrongOperand(label, t, r.b)
+		}
+	}
+	return nil
+}
+
+// wrongOperand says why an operand tensor cannot be used, and what to do.
+func wrongOperand(label string, t Tensor, b Backend) error {
+	now := OperandType(b)
+	if now == tensor.F32 {
+		return fmt.Errorf("%s: %v is %v, want F32: products on this %s backend do not round their inputs now; call RoundProducts(%v), or make the tensor in F32",
+			label, t, t.Type(), b.Name(), t.Type())
+	}
+	return fmt.Errorf("%s: %v is %v, want F32 or %v, which products on this %s backend round to now; make the tensor again after RoundProducts",
+		label, t, t.Type(), now, b.Name())
+}
+
 func (r *Runner) end(label string, c Cost, err error) {
 	if err != nil {
 		r.err = fmt.Errorf("%s: %w", label, err)
@@ -234,7 +259,7 @@ func (r *Runner) EmbeddingBackward(a EmbeddingBackward) {
 
 // RMSNorm checks a and runs it; see the type RMSNorm.
 func (r *Runner) RMSNorm(a RMSNorm) {
-	if r.begin(a.check()) {
+	if r.begin(r.operands(a.check(), a.Label(), a.Y)) {
 		r.end(a.Label(), a.cost(), r.b.RMSNorm(a))
 	}
 }
@@ -248,14 +273,14 @@ func (r *Runner) RMSNormBackward(a RMSNormBackward) {
 
 // MatMul checks a and runs it; see the type MatMul.
 func (r *Runner) MatMul(a MatMul) {
-	if r.begin(a.check()) {
+	if r.begin(r.operands(a.check(), a.Label(), a.A, activation(a.B))) {
 		r.end(a.Label(), a.cost(), r.b.MatMul(a))
 	}
 }
 
 // RoPE checks a and runs it; see the type RoPE.
 func (r *Runner) RoPE(a RoPE) {
-	if r.begin(a.check()) {
+	if r.begin(r.operands(a.check(), a.Label(), a.Out)) {
 		r.end(a.Label(), a.cost(), r.b.RoPE(a))
 	}
 }
@@ -290,21 +315,21 @@ func (r *Runner) AttentionDecode(a AttentionDecode) {
 
 // GLU checks a and runs it; see the type GLU.
 func (r *Runner) GLU(a GLU) {
-	if r.begin(a.check()) {
+	if r.begin(r.operands(a.check(), a.Label(), a.Out)) {
 		r.end(a.Label(), a.cost(), r.b.GLU(a))
 	}
 }
 
 // GLUBackward checks a and runs it; see the type GLUBackward.
 func (r *Runner) GLUBackward(a GLUBackward) {
-	if r.begin(a.check()) {
+	if r.begin(r.operands(a.check(), a.Label(), a.DGate, a.DUp)) {
 		r.end(a.Label(), a.cost(), r.b.GLUBackward(a))
 	}
 }
 
 // CrossEntropy checks a and runs it; see the type CrossEntropy.
 func (r *Runner) CrossEntropy(a CrossEntropy) {
-	if r.begin(a.check()) {
+	if r.begin(r.operands(a.check(), a.Label(), a.DLogits)) {
 		r.end(a.Label(), a.cost(), r.b.CrossEntropy(a))
 	}
 }
@@ -337,6 +362,15 @@ func (r *Runner) AdamW8(a AdamW8) {
 	}
 }
 
+// activation is a product's right operand, or absent when it may be weights in
+// F16, which need no rounding products.
+func activation(b Tensor) Tensor {
+	if b.Ok() && b.Type() == tensor.F16 {
+		return Tensor{}
+	}
+	return b
+}
+
 // MatMulGroup runs products that do not depend on each other and share A.
 func (r *Runner) MatMulGroup(items []MatMul) {
 	if r.fuser == nil {
@@ -348,7 +382,8 @@ func (r *Runner) MatMulGroup(items []MatMul) {
 	var c Cost
 	for i := range items {
 		if r.err == nil {
-			r.err = items[i].check()
+			a := &items[i]
+			r.err = r.operands(a.check(), a.Label(), a.A, activation(a.B))
 		}
 		if r.err != nil {
 			return
@@ -366,14 +401,14 @@ func (r *Runner) MatMulGroup(items []MatMul) {
 func (r *Runner) GateUp(a GateUp) {
 	if r.fuser == nil {
 		if r.err == nil {
-			r.err = a.check()
+			r.err = r.operands(a.check(), a.Label(), a.X, a.Out)
 		}
 		r.MatMul(MatMul{A: a.X, B: a.WGate, C: a.Gate})
 		r.MatMul(MatMul{A: a.X, B: a.WUp, C: a.Up})
 		r.GLU(GLU{Gate: a.Gate, Up: a.Up, Out: a.Out, Act: a.Act})
 		return
 	}
-	if r.begin(a.check()) {
+	if r.begin(r.operands(a.check(), a.Label(), a.X, a.Out)) {
 		r.end(a.Label(), a.cost(), r.fuser.GateUp(a))
 	}
 }

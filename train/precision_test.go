@@ -24,6 +24,7 @@ type rounding struct {
 }
 
 func (r *rounding) Rounding() []tensor.DType { return r.types }
+func (r *rounding) Rounds() tensor.DType     { return r.to }
 
 func (r *rounding) RoundProducts(t tensor.DType) error {
 	r.to = t

@@ -34,9 +34,13 @@ func (t *lossTask) do(b *Backend, _, lo, hi int) {
 	}
 }
 
-// CrossEntropy computes the rows' losses and, with Grad, turns the logits into
-// their gradients while a row is in cache.
+// CrossEntropy computes the rows' losses and, with Grad, turns the logits, or their
+// copy in DLogits, into their gradients while a row is in cache.
 func (b *Backend) CrossEntropy(a op.CrossEntropy) error {
+	if a.DLogits.Ok() && !samePlace(a.DLogits, a.Logits) {
+		b.copyBytes(bytesOf(a.DLogits), bytesOf(a.Logits))
+		a.Logits = a.DLogits
+	}
 	t := &b.tasks.loss
 	*t = lossTask{logits: floats(a.Logits), loss: floats(a.Loss), targets: ints(a.Targets), v: a.Logits.Cols(),
 		ce: kern.CrossEntropy{Smoothing: a.LabelSmoothing, ZLoss: a.ZLoss}, scale: a.GradScale, ignore: a.Ignore, grad: a.Grad}

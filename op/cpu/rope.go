@@ -18,9 +18,13 @@ func (t *ropeTask) do(b *Backend, _, lo, hi int) {
 	}
 }
 
-// RoPE rotates every head of every position in place; pieces are blocks of the
-// B·T positions.
+// RoPE rotates every head of every position, in place after X was copied to Out
+// where that is another tensor; pieces are blocks of the B·T positions.
 func (b *Backend) RoPE(a op.RoPE) error {
+	if a.Out.Ok() && !samePlace(a.Out, a.X) {
+		b.copyBytes(bytesOf(a.Out), bytesOf(a.X))
+		a.X = a.Out
+	}
 	t := &b.tasks.rope
 	*t = ropeTask{x: floats(a.X), table: floats(a.Table), t: a.X.Dims[1], d: a.X.Dims[3],
 		row: a.X.Dims[2] * a.X.Dims[3], pos: a.Pos0, inverse: a.Inverse}

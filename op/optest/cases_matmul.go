@@ -61,6 +61,12 @@ func matmulCase(z [3]int, f matmulForm, std float64, large bool) Case {
 }
 
 func matmulBody(e *env, m, n, k int, f matmulForm, std float64) {
+	matmulSides(e, m, n, k, f, std, 0)
+}
+
+// matmulSides makes A an operand tensor of the case's type with bit 0 of sides, B
+// with bit 1.
+func matmulSides(e *env, m, n, k int, f matmulForm, std float64, sides int) {
 	ad, bd := []int{m, k}, []int{k, n}
 	if f.transA {
 		ad = []int{k, m}
@@ -68,7 +74,14 @@ func matmulBody(e *env, m, n, k int, f matmulForm, std float64) {
 	if f.transB {
 		bd = []int{n, k}
 	}
-	a, b := e.in("a", e.normal(std, m*k), ad...), e.weight("b", f.half, e.normal(std, k*n), bd...)
+	make := func(label string, operand, half bool, v []float32, dims []int) *tens {
+		if operand {
+			return e.operand(label, v, dims...)
+		}
+		return e.weight(label, half, v, dims...)
+	}
+	a := make("a", sides&1 != 0, false, e.normal(std, m*k), ad)
+	b := make("b", sides&2 != 0, f.half, e.normal(std, k*n), bd)
 	c := e.out("c", m, n)
 	var res *tens
 	if f.acc || f.residual == 2 {

@@ -43,12 +43,7 @@ func rounder(b op.Backend, t tensor.DType) (op.Rounder, bool) {
 // rounded rounds v to t in place.
 func rounded(v []float32, t tensor.DType) []float32 {
 	for i, x := range v {
-		switch t {
-		case tensor.BF16:
-			v[i] = tensor.FromBF16(tensor.ToBF16(x))
-		case tensor.F16:
-			v[i] = tensor.FromF16(tensor.ToF16(x))
-		}
+		v[i] = roundTo(t, x)
 	}
 	return v
 }

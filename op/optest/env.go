@@ -24,6 +24,8 @@ type env struct {
 	res     Result
 	n       int          // tensors made, for their offsets
 	round   tensor.DType // of drawn values; F32 leaves them
+
+	operands tensor.DType // the type of operand tensors
 }
 
 func newEnv(name string, dev *op.Runner) *env {
@@ -111,6 +113,23 @@ func (e *env) weight(label string, half bool, v []float32, dims ...int) *tens {
 		return e.in(label, v, dims...)
 	}
 	return e.add(label, tensor.F16, input, tensor.Bytes(toHalf(v)), dims)
+}
+
+// operand makes an operand tensor of the case's type that the op reads.
+func (e *env) operand(label string, v []float32, dims ...int) *tens {
+	if e.operands == tensor.F32 {
+		return e.in(label, v, dims...)
+	}
+	bits := make([]uint16, len(v))
+	for i, x := range v {
+		bits[i] = operandBits(e.operands, x)
+	}
+	return e.add(label, e.operands, input, tensor.Bytes(bits), dims)
+}
+
+// outOperand is out for an operand tensor of the case's type.
+func (e *env) outOperand(label string, dims ...int) *tens {
+	return e.add(label, e.operands, output, nil, dims)
 }
 
 func toHalf(v []float32) []uint16 {
@@ -303,6 +322,8 @@ func (x *tens) values(b []byte) []float64 {
 			v[i] = float64(math.Float32frombits(le32(b[4*i:])))
 		case tensor.F16:
 			v[i] = float64(tensor.FromF16(uint16(b[2*i]) | uint16(b[2*i+1])<<8))
+		case tensor.BF16:
+			v[i] = float64(tensor.FromBF16(uint16(b[2*i]) | uint16(b[2*i+1])<<8))
 		case tensor.I32:
 			v[i] = float64(int32(le32(b[4*i:])))
 		case tensor.I8:

@@ -14,6 +14,8 @@
 package optest
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -28,9 +30,12 @@ type Case struct {
 	Large bool   // too slow for a software GPU
 	F16   bool   // needs Limits().F16
 	// Round is what products round their inputs to, on matrix units: BF16 or
-	// F16; F32 where they do not.
+	// F16; F32 where they do not. Values are drawn so that rounding leaves them.
 	Round tensor.DType
-	body  func(e *env)
+	// Operands is the type of the case's operand tensors, where it is not F32: the
+	// case needs a backend whose products can round to it.
+	Operands tensor.DType
+	body     func(e *env)
 }
 
 // Result is the outcome: the element whose error came nearest to its bound, or
@@ -60,22 +65,23 @@ func (r Result) String() string {
 // Run runs the case on r. An error of the runner is taken over into the result
 // and reset.
 func (c Case) Run(r *op.Runner) (res Result) {
-	if c.F16 && !r.Backend().Limits().F16 {
+	round := cmp.Or(c.Round, c.Operands)
+	if (c.F16 || round == tensor.F16) && !r.Backend().Limits().F16 {
 		return Result{Skip: "no float16 on this device"}
 	}
 	e := newEnv(c.Name, r)
 	defer e.free()
-	if c.Round != tensor.F32 {
-		units, ok := rounder(r.Backend(), c.Round)
+	if round != tensor.F32 {
+		units, ok := rounder(r.Backend(), round)
 		if !ok {
-			return Result{Skip: fmt.Sprintf("no matrix units for %v on this device", c.Round)}
+			return Result{Skip: fmt.Sprintf("no matrix units for %v on this device", round)}
 		}
-		if err := units.RoundProducts(c.Round); err != nil {
+		if err := errors.Join(units.RoundProducts(round), e.refMem.RoundProducts(round)); err != nil {
 			return Result{Err: err}
 		}
 		defer units.RoundProducts(tensor.F32)
-		e.round = c.Round
 	}
+	e.round, e.operands = c.Round, c.Operands
 	c.body(e)
 	if err := r.Reset(); err != nil && e.res.Err == nil {
 		e.res.Err = err
@@ -89,7 +95,7 @@ func (c Case) Run(r *op.Runner) (res Result) {
 // Cases returns the whole table, in the order of args.go.
 func Cases() []Case {
 	return slices.Concat(elementwiseCases(), embeddingCases(), normCases(), matmulCases(), matrixCases(), ropeCases(),
-		attentionCases(), decodeCases(), gluCases(), lossCases(), gradNormCases(), adamCases(), adam8Cases())
+		attentionCases(), decodeCases(), gluCases(), lossCases(), operandCases(), gradNormCases(), adamCases(), adam8Cases())
 }
 
 // Options choose what Run runs.

@@ -6,9 +6,10 @@
 // it, and its own gradients are checked by central differences. It is written
 // for reading and makes no attempt at speed; op/cpu is the backend for use.
 //
-// Buffers of type F32 hold the type parameter T; buffers of type F16 hold T
-// too, rounded to float16 whenever something is stored. Write and Read convert,
-// so callers see ordinary F32 and F16 bytes; Data shows the elements unrounded.
+// Buffers of type F32 hold the type parameter T; buffers of type F16 and BF16 hold
+// T too, rounded to their type whenever something is stored. Write and Read
+// convert, so callers see ordinary F32, F16 and BF16 bytes; Data shows the elements
+// as they are held.
 //
 // This file has the memory; each op has a file of its own. Open rmsnorm.go for
 // a first example.
@@ -28,11 +29,13 @@ type Float interface{ float32 | float64 }
 // Backend implements op.Backend in arithmetic of type T.
 type Backend[T Float] struct {
 	now, peak int64
+	rounds    tensor.DType // what products round to; F32 as they begin
 }
 
 var (
 	_ op.Backend = (*Backend[float32])(nil)
 	_ op.Backend = (*Backend[float64])(nil)
+	_ op.Rounder = (*Backend[float32])(nil)
 )
 
 // New returns a reference backend.
@@ -43,7 +46,7 @@ type buffer[T Float] struct {
 	label string
 	typ   tensor.DType
 	n     int
-	float []T     // F32, F16
+	float []T     // F32, F16, BF16
 	int32 []int32 // I32
 	int8  []int8  // I8
 }
@@ -64,21 +67,36 @@ func (*Backend[T]) Device() string {
 // Limits has no limit.
 func (*Backend[T]) Limits() op.Limits { return op.Limits{F16: true} }
 
-// Alloc makes a buffer of n zeroed elements of type F32, F16, I32 or I8.
+// Rounding lists both types: rounding is one line here, not a device's ability.
+func (*Backend[T]) Rounding() []tensor.DType { return []tensor.DType{tensor.BF16, tensor.F16} }
+
+// RoundProducts lets MatMul round its inputs to t, or not with F32.
+func (r *Backend[T]) RoundProducts(t tensor.DType) error {
+	if t != tensor.F32 && t != tensor.BF16 && t != tensor.F16 {
+		return fmt.Errorf("ref: products cannot round to %v, want BF16, F16, or F32 for exact inputs", t)
+	}
+	r.rounds = t
+	return nil
+}
+
+// Rounds is what RoundProducts has set.
+func (r *Backend[T]) Rounds() tensor.DType { return r.rounds }
+
+// Alloc makes a buffer of n zeroed elements of type F32, F16, BF16, I32 or I8.
 func (r *Backend[T]) Alloc(label string, t tensor.DType, n int) (op.Buffer, error) {
 	if n < 0 || int64(n) > 1<<32 {
 		return nil, fmt.Errorf("ref: cannot allocate %s of %d elements", label, n)
 	}
 	b := &buffer[T]{label: label, typ: t, n: n}
 	switch t {
-	case tensor.F32, tensor.F16:
+	case tensor.F32, tensor.F16, tensor.BF16:
 		b.float = make([]T, n)
 	case tensor.I32:
 		b.int32 = make([]int32, n)
 	case tensor.I8:
 		b.int8 = make([]int8, n)
 	default:
-		return nil, fmt.Errorf("ref: cannot allocate %s of type %v, want F32, F16, I32 or I8", label, t)
+		return nil, fmt.Errorf("ref: cannot allocate %s of type %v, want F32, F16, BF16, I32 or I8", label, t)
 	}
 	r.now += int64(n) * int64(t.Size())
 	r.peak = max(r.peak, r.now)
@@ -97,7 +115,7 @@ func (r *Backend[T]) Free(b op.Buffer) {
 // figures are those of a real backend.
 func (r *Backend[T]) MemoryBytes() (now, peak int64) { return r.now, r.peak }
 
-// Data returns the elements of an F32 or F16 buffer themselves, not a copy.
+// Data returns the elements of an F32, F16 or BF16 buffer themselves, not a copy.
 func (*Backend[T]) Data(b op.Buffer) []T { return b.(*buffer[T]).float }
 
 // Write converts little-endian elements of dst's type and stores them.
@@ -110,6 +128,10 @@ func (r *Backend[T]) Write(dst op.Tensor, p []byte) error {
 	case tensor.F16:
 		for i, v := range tensor.View[uint16](aligned(p)) {
 			r.float(dst)[i] = T(tensor.FromF16(v))
+		}
+	case tensor.BF16:
+		for i, v := range tensor.View[uint16](aligned(p)) {
+			r.float(dst)[i] = T(tensor.FromBF16(v))
 		}
 	case tensor.I32:
 		copy(tensor.Bytes(r.int32(dst)), p)
@@ -132,6 +154,12 @@ func (r *Backend[T]) Read(p []byte, src op.Tensor) error {
 		out := make([]uint16, src.Len())
 		for i, v := range r.float(src) {
 			out[i] = halfBits(float32(v))
+		}
+		copy(p, tensor.Bytes(out))
+	case tensor.BF16:
+		out := make([]uint16, src.Len())
+		for i, v := range r.float(src) {
+			out[i] = tensor.ToBF16(float32(v))
 		}
 		copy(p, tensor.Bytes(out))
 	case tensor.I32:
@@ -176,8 +204,50 @@ func (*Backend[T]) int8(t op.Tensor) []int8 {
 // round16 rounds to float16 as a cast does: saturated, NaN kept.
 func round16[T Float](x T) T { return T(tensor.FromF16(tensor.ToF16(float32(x)))) }
 
+// operand is x as an operand tensor of a type holds it: what is too large becomes
+// an infinity, in F16 from halfway to the number after the largest on. The nearest
+// float32 comes first, as on a device.
+func operand[T Float](typ tensor.DType, x T) T {
+	f := float32(x)
+	switch {
+	case typ == tensor.BF16:
+		return T(tensor.FromBF16(tensor.ToBF16(f)))
+	case typ == tensor.F16 && f >= 65520:
+		return T(math.Inf(1))
+	case typ == tensor.F16 && f <= -65520:
+		return T(math.Inf(-1))
+	case typ == tensor.F16:
+		return round16(x)
+	}
+	return x
+}
+
+// store rounds the elements of an operand tensor, once they are written, to its type.
+func (r *Backend[T]) store(t op.Tensor) {
+	if t.Type() == tensor.F32 {
+		return
+	}
+	v := r.float(t)
+	for i, x := range v {
+		v[i] = operand(t.Type(), x)
+	}
+}
+
+// rounded returns the elements of a product's operand as the product reads them.
+func (r *Backend[T]) rounded(t op.Tensor) []T {
+	v := r.float(t)
+	if r.rounds == tensor.F32 || r.rounds == t.Type() {
+		return v
+	}
+	out := make([]T, len(v))
+	for i, x := range v {
+		out[i] = operand(r.rounds, x)
+	}
+	return out
+}
+
 // halfBits is the float16 equal to x, which is rounded already. Unlike a cast it
-// keeps an infinity, which only Write can have brought.
+// keeps an infinity.
 func halfBits(x float32) uint16 {
 	if math.IsInf(float64(x), 0) {
 		return uint16(math.Float32bits(x)>>16)&0x8000 | 0x7c00

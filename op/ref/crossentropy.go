@@ -2,14 +2,17 @@ package ref
 
 import "tezgah/op"
 
-// CrossEntropy computes each row's loss and, with Grad, turns the logits l into
-// their gradients. With lse = log Σ exp l, p = exp(l − lse), target t:
+// CrossEntropy computes each row's loss and, with Grad, the gradients of the logits
+// l, in their place where DLogits is absent. With lse = log Σ exp l, p = exp(l − lse), target t:
 //
 //	loss = lse − (1−α)·l_t − α·mean(l) + β·lse²
 //	dl   = [p − (1−α)·onehot − α/V + 2β·lse·p]·GradScale
 //
 // because ∂lse/∂l = p. A row whose target is Ignore has loss and gradient 0.
 func (r *Backend[T]) CrossEntropy(a op.CrossEntropy) error {
+	if a.Grad && !a.DLogits.Ok() {
+		a.DLogits = a.Logits
+	}
 	loss, v := r.float(a.Loss), a.Logits.Cols()
 	alpha, beta := T(a.LabelSmoothing), T(a.ZLoss)
 	for n, target := range r.int32(a.Targets) {
@@ -17,7 +20,7 @@ func (r *Backend[T]) CrossEntropy(a op.CrossEntropy) error {
 		if target == a.Ignore {
 			loss[n] = 0
 			if a.Grad {
-				clear(l)
+				clear(r.float(a.DLogits)[n*v : (n+1)*v])
 			}
 			continue
 		}
@@ -33,14 +36,18 @@ func (r *Backend[T]) CrossEntropy(a op.CrossEntropy) error {
 		if !a.Grad {
 			continue
 		}
+		dl := r.float(a.DLogits)[n*v : (n+1)*v]
 		for i, x := range l {
 			p := exp(x - lse)
 			d := p - alpha/T(v) + 2*beta*lse*p
 			if i == int(target) {
 				d -= 1 - alpha
 			}
-			l[i] = d * T(a.GradScale)
+			dl[i] = d * T(a.GradScale)
 		}
+	}
+	if a.Grad {
+		r.store(a.DLogits)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (r *Backend[T]) Scale(a op.Scale) error {
 	return nil
 }
 
-// Cast converts between F32 and F16.
+// Cast converts between F32 and F16, which saturates, or BF16.
 func (r *Backend[T]) Cast(a op.Cast) error {
 	dst := r.float(a.Dst)
 	for i, v := range r.float(a.Src) {
@@ -58,6 +58,7 @@ func (r *Backend[T]) Cast(a op.Cast) error {
 		}
 		dst[i] = v
 	}
+	r.store(a.Dst)
 	return nil
 }
 

@@ -13,6 +13,7 @@ func (r *Backend[T]) GLU(a op.GLU) error {
 		act, _ := activation(a.Act, g)
 		out[i] = act * up[i]
 	}
+	r.store(a.Out)
 	return nil
 }
 
@@ -25,6 +26,8 @@ func (r *Backend[T]) GLUBackward(a op.GLUBackward) error {
 		d := dout[i] // read first: either output may be dout's memory
 		dgate[i], dup[i] = d*up[i]*slope, d*act
 	}
+	r.store(a.DGate)
+	r.store(a.DUp)
 	return nil
 }
 

@@ -3,11 +3,11 @@ package ref
 import "tezgah/op"
 
 // MatMul is C[i,j] = Σ_k op(A)[i,k]·op(B)[k,j], plus what C held with Acc, plus
-// Residual when present. The gradients of the forward form are the other two:
+// Residual when present, of inputs rounded as RoundProducts says. The gradients of the forward form are the other two:
 // dA = dC·Bᵀ (TransB) and dB = Aᵀ·dC (TransA).
 func (r *Backend[T]) MatMul(a op.MatMul) error {
 	m, n, k := a.Sizes()
-	x, y, out := r.float(a.A), r.float(a.B), r.float(a.C)
+	x, y, out := r.rounded(a.A), r.rounded(a.B), r.float(a.C)
 	ai, ak := k, 1 // strides of A over i and k
 	if a.TransA {
 		ai, ak = 1, m

@@ -16,6 +16,7 @@ func (r *Backend[T]) RMSNorm(a op.RMSNorm) error {
 			y[i] = x[i] * rms[n] * w[i]
 		}
 	}
+	r.store(a.Y)
 	return nil
 }
 

@@ -12,10 +12,14 @@ import (
 //	x_i       ← x_i·cos − x_{i+D/2}·sin
 //	x_{i+D/2} ← x_{i+D/2}·cos + x_i·sin
 //
-// A rotation's transpose is its inverse, so the backward pass is the same with
-// the angle negated.
+// in Out's place where that is present. A rotation's transpose is its inverse, so
+// the backward pass is the same with the angle negated.
 func (r *Backend[T]) RoPE(a op.RoPE) error {
-	x, table := r.float(a.X), r.float(a.Table)
+	if !a.Out.Ok() {
+		a.Out = a.X
+	}
+	copy(r.float(a.Out), r.float(a.X))
+	x, table := r.float(a.Out), r.float(a.Table)
 	seqs, steps, heads, d := a.X.Dims[0], a.X.Dims[1], a.X.Dims[2], a.X.Dims[3]
 	half := d / 2
 	for b := range seqs {
@@ -34,6 +38,7 @@ func (r *Backend[T]) RoPE(a op.RoPE) error {
 			}
 		}
 	}
+	r.store(a.Out)
 	return nil
 }
 

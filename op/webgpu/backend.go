@@ -170,6 +170,9 @@ func (b *Backend) Limits() op.Limits {
 	}
 }
 
+// Rounds is what RoundProducts has set.
+func (b *Backend) Rounds() tensor.DType { return b.matrix.rounding }
+
 // Flush hands recorded work to the GPU.
 func (b *Backend) Flush() error { return b.dev.Submit() }
 

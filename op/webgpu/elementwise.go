@@ -65,8 +65,15 @@ func (b *Backend) Sum(a op.Sum) error {
 	return c.groups(1)
 }
 
-// RoPE turns pairs (i, i + D/2) of every head in place.
+// RoPE turns pairs (i, i + D/2) of every head, in place after X was copied to Out
+// where that is another tensor.
 func (b *Backend) RoPE(a op.RoPE) error {
+	if a.Out.Ok() && !samePlace(a.Out, a.X) {
+		if err := b.Copy(a.Out, a.X); err != nil {
+			return err
+		}
+		a.X = a.Out
+	}
 	d := a.X.Dims
 	pairs := a.X.Len() / 2
 	k, threads := b.plain(a.Label()), pairs

@@ -14,9 +14,15 @@ func chooseLoss(v int) lossShape {
 	return lossShape{keep: min(8, ceil(v/4, 256)), batch: 2, groups: 528}
 }
 
-// CrossEntropy computes each row's loss and, with Grad, the gradient in the
-// logits' place.
+// CrossEntropy computes each row's loss and, with Grad, the gradient in the place
+// of the logits, or of their copy in DLogits.
 func (b *Backend) CrossEntropy(a op.CrossEntropy) error {
+	if a.DLogits.Ok() && !samePlace(a.DLogits, a.Logits) {
+		if err := b.Copy(a.DLogits, a.Logits); err != nil {
+			return err
+		}
+		a.Logits = a.DLogits
+	}
 	rows, v := a.Logits.Dims[0], a.Logits.Dims[1]
 	k, groups := b.plain("cross_entropy"), rows
 	shape := chooseLoss(v)

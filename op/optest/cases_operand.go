@@ -1,0 +1,293 @@
+package optest
+
+import (
+	"fmt"
+	"math"
+
+	"tezgah/op"
+	"tezgah/op/ref"
+	"tezgah/tensor"
+)
+
+// operandCases hold operand tensors of 16 bits against op.Rounder's words: what an
+// operation stores is what it stores in float32, rounded to nearest. Most cases
+// make both on the device and compare bits, NaN, infinities and overflow included.
+func operandCases() []Case {
+	var cs []Case
+	for _, t := range []tensor.DType{tensor.BF16, tensor.F16} {
+		cs = append(cs, normOperandCases(t)...)
+		cs = append(cs, gluOperandCases(t)...)
+		cs = append(cs, ropeOperandCases(t)...)
+		cs = append(cs, lossOperandCases(t)...)
+		cs = append(cs, productOperandCases(t)...)
+	}
+	return append(cs,
+		Case{Name: "rope/out F32", Op: "rope_forward", body: func(e *env) { ropeOutCase(e, 2, 5, 3, 6, false) }},
+		Case{Name: "rope/out F32 inverse", Op: "rope_backward", body: func(e *env) { ropeOutCase(e, 2, 9, 2, 16, true) }},
+		Case{Name: "loss/dlogits F32", Op: "cross_entropy", body: func(e *env) { lossOperandCase(e, 5, 7, 0.1, 1e-2) }},
+		Case{Name: "loss/dlogits F32 of whole vectors", Op: "cross_entropy", body: func(e *env) { lossOperandCase(e, 3, 256, 0, 0) }},
+		Case{Name: "cast/to bf16", Op: "cast_f32_to_bf16", Operands: tensor.BF16, body: castToBrain},
+		Case{Name: "cast/from bf16", Op: "cast_bf16_to_f32", Operands: tensor.BF16, body: castFromBrain})
+}
+
+// operandBits is x as an operand tensor of a type holds it.
+func operandBits(t tensor.DType, x float32) uint16 {
+	switch {
+	case t == tensor.BF16:
+		return tensor.ToBF16(x)
+	case x >= 65520: // halfway between the largest float16 and the next step
+		return 0x7c00
+	case x <= -65520:
+		return 0xfc00
+	}
+	return tensor.ToF16(x)
+}
+
+// roundTo rounds x to a type, in which it stays finite if it can.
+func roundTo(t tensor.DType, x float32) float32 {
+	switch t {
+	case tensor.BF16:
+		return tensor.FromBF16(tensor.ToBF16(x))
+	case tensor.F16:
+		return tensor.FromF16(operandBits(t, x))
+	}
+	return x
+}
+
+// halfStep is half the distance between the numbers of a type around x.
+func halfStep(t tensor.DType, x float64) float64 {
+	bits, least := 24, -126
+	switch t {
+	case tensor.BF16:
+		bits = 8
+	case tensor.F16:
+		bits, least = 11, -14
+	}
+	_, exp := math.Frexp(x)
+	return math.Ldexp(1, max(exp-1, least)-bits)
+}
+
+// sameRounded says that an operand tensor holds the bits of another tensor of the
+// device, rounded.
+func (e *env) sameRounded(x, exact *tens) {
+	if e.res.Err != nil {
+		return
+	}
+	want := exact.after()
+	for i, v := range want {
+		want[i] = float64(roundTo(x.typ, float32(v)))
+	}
+	e.compareTo(x.label, x, x.after(), want, func(int) float64 { return 0 })
+}
+
+// nearRounded says that an operand tensor is a rounding of what the reference has
+// in exact, give or take bound.
+func (e *env) nearRounded(x, exact *tens, bound func(i int) float64) {
+	if e.res.Err != nil {
+		return
+	}
+	want := e.want(exact)
+	e.compareTo(x.label, x, x.after(), want, func(i int) float64 { return bound(i) + halfStep(x.typ, want[i]) })
+}
+
+// wild puts values that are not finite, or not in float16, at places spread over v,
+// and ties between two numbers of either type.
+func wild(v []float32) []float32 {
+	odd := []float32{float32(math.Inf(1)), float32(math.Inf(-1)), nan32, math.Float32frombits(0xffc12345), 1e30, -1e30, 65519.996, 65520, -65536,
+		1 + 1.0/256, 1 + 3.0/256, 1 + 1.0/2048, 1 + 3.0/2048, 0x1p-24, 0x1.8p-24, 0x1p-15, float32(math.Copysign(0, -1))}
+	step := max(1, len(v)/len(odd))
+	for i, x := range odd {
+		if at := i * step; at < len(v) {
+			v[at] = x
+		}
+	}
+	return v
+}
+
+func normOperandCases(t tensor.DType) (cs []Case) {
+	for _, z := range []struct{ n, c int }{{1, 1}, {3, 7}, {4, 6}, {17, 64}, {5, 257}, {3, 1030}, {37, 768}, {2, 4100}, {3, 2052}, {2, 8196}, {3, 5003}} {
+		for _, half := range []bool{false, true} {
+			cs = append(cs, Case{Name: fmt.Sprintf("rmsnorm/N%d C%d f16=%t y %v", z.n, z.c, half, t), Op: "rmsnorm_forward", F16: half, Operands: t,
+				body: func(e *env) { normOperandCase(e, z.n, z.c, half) }})
+		}
+	}
+	return cs
+}
+
+// normOperandCase has gains that bring every kind of value into y.
+func normOperandCase(e *env, n, c int, half bool) {
+	x, w := e.in("x", e.normal(1, n*c), n, c), e.weight("w", half, wild(e.normal(1, c)), c)
+	y, rms := e.out("y", n, c), e.out("rms_inv", n)
+	y16, rms16 := e.outOperand("y16", n, c), e.out("rms_inv16", n)
+	e.run(func(s side) {
+		s.RMSNorm(op.RMSNorm{X: s.t(x), W: s.t(w), Y: s.t(y), RMSInv: s.t(rms), Eps: 1e-5})
+		s.RMSNorm(op.RMSNorm{X: s.t(x), W: s.t(w), Y: s.t(y16), RMSInv: s.t(rms16), Eps: 1e-5})
+	})
+	e.sameRounded(y16, y)
+	e.sameRounded(rms16, rms)
+}
+
+func gluOperandCases(t tensor.DType) (cs []Case) {
+	for _, act := range []op.Activation{op.SiLU, op.GeLUTanh} {
+		for _, z := range []struct{ n, f int }{{1, 1}, {1, 2}, {3, 7}, {5, 257}, {2, 1026}, {2, 1024}, {33, 68}} {
+			name := fmt.Sprintf("%v N%d F%d %v", act, z.n, z.f, t)
+			cs = append(cs,
+				Case{Name: "glu/" + name, Op: op.GLU{Act: act}.Label(), Operands: t, body: func(e *env) { gluOperandCase(e, z.n, z.f, act) }},
+				Case{Name: "glu backward/" + name, Op: op.GLUBackward{Act: act}.Label(), Operands: t, body: func(e *env) { gluBackwardOperandCase(e, z.n, z.f, act) }})
+		}
+	}
+	return cs
+}
+
+func gluOperandCase(e *env, n, f int, act op.Activation) {
+	gate, up := e.in("gate", e.normal(4, n*f), n, f), e.in("up", wild(e.normal(1, n*f)), n, f)
+	out, out16 := e.out("out", n, f), e.outOperand("out16", n, f)
+	e.run(func(s side) {
+		s.GLU(op.GLU{Gate: s.t(gate), Up: s.t(up), Out: s.t(out), Act: act})
+		s.GLU(op.GLU{Gate: s.t(gate), Up: s.t(up), Out: s.t(out16), Act: act})
+	})
+	e.sameRounded(out16, out)
+}
+
+func gluBackwardOperandCase(e *env, n, f int, act op.Activation) {
+	gate, up, dout := e.in("gate", e.normal(4, n*f), n, f), e.in("up", e.normal(1, n*f), n, f), e.in("dout", wild(e.normal(1, n*f)), n, f)
+	dgate, dup := e.out("dgate", n, f), e.out("dup", n, f)
+	dgate16, dup16 := e.outOperand("dgate16", n, f), e.outOperand("dup16", n, f)
+	e.run(func(s side) {
+		s.GLUBackward(op.GLUBackward{Gate: s.t(gate), Up: s.t(up), DOut: s.t(dout), DGate: s.t(dgate), DUp: s.t(dup), Act: act})
+		s.GLUBackward(op.GLUBackward{Gate: s.t(gate), Up: s.t(up), DOut: s.t(dout), DGate: s.t(dgate16), DUp: s.t(dup16), Act: act})
+	})
+	e.sameRounded(dgate16, dgate)
+	e.sameRounded(dup16, dup)
+}
+
+func ropeOperandCases(t tensor.DType) (cs []Case) {
+	for _, z := range []struct{ b, t, h, d int }{{1, 1, 1, 2}, {2, 5, 3, 6}, {1, 33, 4, 64}, {3, 7, 5, 48}, {1, 1, 8, 80}, {1, 4, 2, 16}, {3, 3, 1, 10}} {
+		for _, inverse := range []bool{false, true} {
+			cs = append(cs, Case{Name: fmt.Sprintf("rope/B%d T%d H%d D%d inverse=%t out %v", z.b, z.t, z.h, z.d, inverse, t),
+				Op: op.RoPE{Inverse: inverse}.Label(), Operands: t, body: func(e *env) { ropeOutCase(e, z.b, z.t, z.h, z.d, inverse) }})
+		}
+	}
+	return cs
+}
+
+// ropeOutCase rotates in place and to a tensor of its own.
+func ropeOutCase(e *env, b, t, h, d int, inverse bool) {
+	const pos = 3
+	v := wild(e.normal(1, b*t*h*d))
+	table := e.in("table", ref.RoPETable(pos+t, d, 10000), pos+t, d)
+	x, inPlace, out := e.in("x", v, b, t, h, d), e.acc("in_place", v, b, t, h, d), e.outOperand("out", b, t, h, d)
+	e.run(func(s side) {
+		s.RoPE(op.RoPE{X: s.t(inPlace), Table: s.t(table), Pos0: pos, Inverse: inverse})
+		s.RoPE(op.RoPE{X: s.t(x), Out: s.t(out), Table: s.t(table), Pos0: pos, Inverse: inverse})
+	})
+	e.sameRounded(out, inPlace)
+}
+
+func lossOperandCases(t tensor.DType) (cs []Case) {
+	for _, z := range []struct{ rows, v int }{{1, 1}, {3, 2}, {5, 7}, {4, 256}, {3, 257}, {3, 1000}, {2, 4100}, {2, 4098}, {3, 14004}, {2, 17000}, {300, 12}, {2, 33000}, {2, 65537}} {
+		cs = append(cs, Case{Name: fmt.Sprintf("loss/R%d V%d dlogits %v", z.rows, z.v, t), Op: "cross_entropy", Operands: t,
+			body: func(e *env) { lossOperandCase(e, z.rows, z.v, 0.1, 1e-2) }})
+	}
+	return append(cs, Case{Name: fmt.Sprintf("loss/plain R3 V516 dlogits %v", t), Op: "cross_entropy", Operands: t,
+		body: func(e *env) { lossOperandCase(e, 3, 516, 0, 0) }})
+}
+
+// lossOperandCase computes gradients beside the logits, which stay. The second row,
+// if there is one, is ignored, and the last has a NaN.
+func lossOperandCase(e *env, rows, v int, alpha, beta float32) {
+	const ignore, gradScale = -100, 0.125
+	ids := e.intn(v, rows)
+	values := e.normal(2, rows*v)
+	if rows > 1 {
+		ids[1] = ignore
+	}
+	if rows > 2 {
+		values[rows*v-1] = nan32
+	}
+	logits, targets := e.in("logits", values, rows, v), e.ids("targets", ids, rows)
+	inPlace, exactLoss := e.acc("in_place", values, rows, v), e.out("exact_loss", rows)
+	dlogits, loss := e.outOperand("dlogits", rows, v), e.out("loss", rows)
+	a := op.CrossEntropy{LabelSmoothing: alpha, ZLoss: beta, GradScale: gradScale, Ignore: ignore, Grad: true}
+	e.run(func(s side) {
+		a.Targets = s.t(targets)
+		a.Logits, a.Loss, a.DLogits = s.t(inPlace), s.t(exactLoss), op.Tensor{}
+		s.CrossEntropy(a)
+		a.Logits, a.Loss, a.DLogits = s.t(logits), s.t(loss), s.t(dlogits)
+		s.CrossEntropy(a)
+	})
+	if e.res.Err != nil {
+		return
+	}
+	bounds := make([]lossErr, rows)
+	for r := range bounds {
+		if ids[r] != ignore && !(rows > 2 && r == rows-1) {
+			bounds[r] = lossBounds(logits.before()[r*v:(r+1)*v], int(ids[r]), float64(alpha), float64(beta))
+		}
+	}
+	e.compare(loss, func(r int) float64 { return bounds[r].loss })
+	e.nearRounded(dlogits, inPlace, func(i int) float64 {
+		if bounds[i/v].grad == nil {
+			return 0
+		}
+		return gradScale * bounds[i/v].grad[i%v]
+	})
+}
+
+// productOperandCases multiply operand tensors, also with float32 on the other side.
+func productOperandCases(t tensor.DType) (cs []Case) {
+	sizes := [][3]int{{64, 64, 32}, {33, 70, 45}, {128, 96, 160}, {1, 5, 3}, {2, 68, 40}, {37, 4, 52}, {4, 52, 37}, {40, 24, 1100}}
+	for _, z := range sizes {
+		for _, f := range matmulForms()[:10] {
+			for i, name := range []string{"a", "b", "a and b"} {
+				sides := i + 1
+				label := op.MatMul{TransA: f.transA, TransB: f.transB}.Label()
+				cs = append(cs, Case{Name: fmt.Sprintf("%s/%s M%d N%d K%d %s %v", label, f.name, z[0], z[1], z[2], name, t),
+					Op: fmt.Sprintf("%s %v units", label, t), Round: t, Operands: t,
+					body: func(e *env) { matmulSides(e, z[0], z[1], z[2], f, 1, sides) }})
+			}
+		}
+	}
+	return append(cs, Case{Name: fmt.Sprintf("gate up/N33 C40 F72 x and out %v", t), Op: "matmul_gate_up", Round: t, Operands: t,
+		body: func(e *env) { gateUpOperandCase(e, 33, 40, 72) }})
+}
+
+// gateUpOperandCase reads an operand tensor and writes one.
+func gateUpOperandCase(e *env, n, c, f int) {
+	x := e.operand("x", e.normal(1, n*c), n, c)
+	wg, wu := e.in("w_gate", e.normal(0.3, c*f), c, f), e.in("w_up", e.normal(0.3, c*f), c, f)
+	gate, up := e.out("gate", n, f), e.out("up", n, f)
+	out, out16 := e.out("out", n, f), e.outOperand("out16", n, f)
+	e.run(func(s side) {
+		a := op.GateUp{X: s.t(x), WGate: s.t(wg), WUp: s.t(wu), Gate: s.t(gate), Up: s.t(up), Out: s.t(out)}
+		s.GateUp(a)
+		a.Out = s.t(out16)
+		s.GateUp(a)
+	})
+	magG := matmulMagnitude(n, f, c, x.before(), wg.before(), matmulForm{})
+	e.compare(gate, func(i int) float64 { return sumErr(c) * magG[i] })
+	e.sameRounded(out16, out)
+}
+
+// castToBrain has the values of castToHalf, of which none is too large.
+func castToBrain(e *env) {
+	v := wild(e.normal(1e3, 501))
+	src, dst := e.in("src", v, len(v)), e.outOperand("dst", len(v))
+	e.run(func(s side) { s.Cast(op.Cast{Dst: s.t(dst), Src: s.t(src)}) })
+	e.exact(dst)
+	e.sameRounded(dst, src)
+}
+
+// castFromBrain converts every bfloat16 there is that is normal or zero, and one
+// value more, so that the last word is half used.
+func castFromBrain(e *env) {
+	v := make([]float32, 1<<16+1)
+	for i := range v {
+		if v[i] = tensor.FromBF16(uint16(i)); i&0x7f80 == 0 {
+			v[i] = float32(i) // denormal: devices may flush it
+		}
+	}
+	src, dst := e.operand("src", v, len(v)), e.out("dst", len(v))
+	e.run(func(s side) { s.Cast(op.Cast{Dst: s.t(dst), Src: s.t(src)}) })
+	e.exact(dst)
+}
