@@ -189,5 +189,7 @@ func (b *Backend) Close() error {
 // Compiled is the number of pipelines built so far: constant in steady state.
 func (b *Backend) Compiled() int { return b.compiled }
 
-// isHalf reports whether a tensor's elements are f16.
-func isHalf(t op.Tensor) bool { return t.Buf.(*buffer).typ == tensor.F16 }
+// isHalf reports whether a tensor's elements are f16, isBrain bfloat16, is16 either.
+func isHalf(t op.Tensor) bool  { return t.Buf.(*buffer).typ == tensor.F16 }
+func isBrain(t op.Tensor) bool { return t.Buf.(*buffer).typ == tensor.BF16 }
+func is16(t op.Tensor) bool    { return isHalf(t) || isBrain(t) }

@@ -30,14 +30,29 @@ func (b *Backend) Scale(a op.Scale) error {
 	return c.threads(n)
 }
 
-// Cast converts between F32 and F16.
+// Cast converts between F32 and F16 or BF16.
 func (b *Backend) Cast(a op.Cast) error {
-	c := b.begin(b.plain(a.Label()))
+	n := a.Src.Len()
+	k, threads := b.plain(a.Label()), n
+	if isBrain(a.Dst) {
+		k, threads = b.pairs("cast_f32_to_pairs", a.Dst), ceil(n, 2)
+	}
+	c := b.begin(k)
 	c.in(a.Src)
 	c.out(a.Dst)
-	n := a.Src.Len()
 	c.words(uint32(n))
-	return c.threads(n)
+	return c.threads(threads)
+}
+
+// pairs finds the kernel that writes pairs of 16-bit floats of a tensor's type;
+// flags are its further constants.
+func (b *Backend) pairs(name string, t op.Tensor, flags ...define) *kernel {
+	v := variant{name: name}
+	v.c[0] = bit(isBrain(t))
+	for i, f := range flags {
+		v.c[1+i] = bit(f.Value == "true")
+	}
+	return b.kernel(v, func() []define { return append([]define{flag("BF16", isBrain(t))}, flags...) })
 }
 
 // sumChunk is how many elements one workgroup of a long sum takes.
@@ -65,10 +80,11 @@ func (b *Backend) Sum(a op.Sum) error {
 	return c.groups(1)
 }
 
-// RoPE turns pairs (i, i + D/2) of every head, in place after X was copied to Out
-// where that is another tensor.
+// RoPE turns pairs (i, i + D/2) of every head: to Out where that has 16 bits, else
+// in place, after X was copied to Out where that is another tensor.
 func (b *Backend) RoPE(a op.RoPE) error {
-	if a.Out.Ok() && !samePlace(a.Out, a.X) {
+	out16 := a.Out.Ok() && is16(a.Out)
+	if a.Out.Ok() && !out16 && !samePlace(a.Out, a.X) {
 		if err := b.Copy(a.Out, a.X); err != nil {
 			return err
 		}
@@ -76,23 +92,39 @@ func (b *Backend) RoPE(a op.RoPE) error {
 	}
 	d := a.X.Dims
 	pairs := a.X.Len() / 2
-	k, threads := b.plain(a.Label()), pairs
-	heads := chooseRoPE(d[2])
-	if b.ropeHeads != 0 {
-		heads = b.ropeHeads
-	}
-	if d[3]%8 == 0 && heads > 0 {
-		v := variant{name: "rope_vec", c: [10]int32{bit(a.Inverse), int32(d[3] / 8), int32(d[2]), int32(heads)}}
-		k, threads = b.kernel(v, func() []define {
-			return []define{flag("INVERSE", a.Inverse), u("HALF4", d[3]/8), u("H", d[2]), u("HEADS", heads)}
-		}), pairs/4/heads
-	}
+	k, threads := b.ropeKernel(a, out16)
 	c := b.begin(k)
-	c.out(a.X)
+	if out16 {
+		c.in(a.X)
+		c.out(a.Out)
+	} else {
+		c.out(a.X)
+	}
 	c.in(a.Table)
 	c.words(uint32(pairs), uint32(d[1]), uint32(d[2]), uint32(d[3]/2))
 	c.number(slotRoPE, uint32(a.Pos0))
 	return c.threads(threads)
+}
+
+// ropeKernel is the kernel for heads of a.X, and how many threads of it.
+func (b *Backend) ropeKernel(a op.RoPE, out16 bool) (k *kernel, threads int) {
+	d := a.X.Dims
+	pairs := a.X.Len() / 2
+	heads := chooseRoPE(d[2])
+	if b.ropeHeads != 0 {
+		heads = b.ropeHeads
+	}
+	switch {
+	case d[3]%8 == 0 && heads > 0:
+		brain := out16 && isBrain(a.Out)
+		v := variant{name: "rope_vec", c: [10]int32{bit(a.Inverse), int32(d[3] / 8), int32(d[2]), int32(heads), bit(out16), bit(brain)}}
+		return b.kernel(v, func() []define {
+			return []define{flag("INVERSE", a.Inverse), u("HALF4", d[3]/8), u("H", d[2]), u("HEADS", heads), flag("OUT16", out16), flag("BF16", brain)}
+		}), pairs / 4 / heads
+	case out16:
+		return b.pairs("rope_to16", a.Out, flag("INVERSE", a.Inverse)), pairs
+	}
+	return b.plain(a.Label()), pairs
 }
 
 // chooseRoPE is how many of h heads a thread turns: several loads are on their
@@ -107,6 +139,15 @@ func chooseRoPE(h int) int {
 // GLU is Out = act(Gate)·Up; Out may be Up's memory.
 func (b *Backend) GLU(a op.GLU) error {
 	n := a.Out.Len()
+	if is16(a.Out) {
+		k, n, groups := b.gluTo16("glu_to16", a.Out, a.Act)
+		c := b.begin(k)
+		c.in(a.Gate)
+		c.in(a.Up)
+		c.out(a.Out)
+		c.words(uint32(n))
+		return c.groups(groups)
+	}
 	if samePlace(a.Out, a.Up) {
 		c := b.begin(b.plain(a.Label() + "_inplace"))
 		c.in(a.Gate)
@@ -122,9 +163,31 @@ func (b *Backend) GLU(a op.GLU) error {
 	return c.groups(ceil(n, 1024))
 }
 
+// gluTo16 is the kernel for a result of 16 bits, its size as the kernel counts it,
+// and how many workgroups.
+func (b *Backend) gluTo16(name string, out op.Tensor, act op.Activation) (k *kernel, n, groups int) {
+	n = out.Len()
+	gelu := flag("GELU", act == op.GeLUTanh)
+	if n%4 == 0 {
+		return b.pairs(name+"_vec", out, gelu), n / 4, ceil(n, 2048)
+	}
+	return b.pairs(name, out, gelu), n, ceil(n, 512)
+}
+
 // GLUBackward gives DGate and DUp; either may be DOut's memory.
 func (b *Backend) GLUBackward(a op.GLUBackward) error {
 	n := a.DOut.Len()
+	if is16(a.DGate) {
+		k, n, groups := b.gluTo16("glu_backward_to16", a.DGate, a.Act)
+		c := b.begin(k)
+		c.in(a.Gate)
+		c.in(a.Up)
+		c.in(a.DOut)
+		c.out(a.DGate)
+		c.out(a.DUp)
+		c.words(uint32(n))
+		return c.groups(groups)
+	}
 	toGate := samePlace(a.DGate, a.DOut)
 	if toGate || samePlace(a.DUp, a.DOut) {
 		other := a.DGate

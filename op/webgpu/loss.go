@@ -14,9 +14,29 @@ func chooseLoss(v int) lossShape {
 	return lossShape{keep: min(8, ceil(v/4, 256)), batch: 2, groups: 528}
 }
 
-// CrossEntropy computes each row's loss and, with Grad, the gradient in the place
-// of the logits, or of their copy in DLogits.
+// rowQuads is how many vec4s of a row a thread of cross_entropy_row16 can keep.
+const rowQuads = 8
+
+// rowThreads is the size of the workgroup of cross_entropy_row16 for rows of v
+// logits, the smallest that keeps a row in registers, so that several fit on a
+// multiprocessor; 0 where the device has none so large.
+func (b *Backend) rowThreads(v int) int {
+	l := b.dev.Limits()
+	for threads := 256; threads <= min(l.Invocations, l.WorkgroupSizeX, 1024); threads *= 2 {
+		if v%4 == 0 && v/4 <= threads*rowQuads {
+			return threads
+		}
+	}
+	return 0
+}
+
+// CrossEntropy computes each row's loss and, with Grad, the gradient: in DLogits
+// where that has 16 bits, else in the place of the logits, or of their copy in
+// DLogits.
 func (b *Backend) CrossEntropy(a op.CrossEntropy) error {
+	if a.DLogits.Ok() && is16(a.DLogits) {
+		return b.crossEntropy16(a)
+	}
 	if a.DLogits.Ok() && !samePlace(a.DLogits, a.Logits) {
 		if err := b.Copy(a.DLogits, a.Logits); err != nil {
 			return err
@@ -25,21 +45,83 @@ func (b *Backend) CrossEntropy(a op.CrossEntropy) error {
 	}
 	rows, v := a.Logits.Dims[0], a.Logits.Dims[1]
 	k, groups := b.plain("cross_entropy"), rows
-	shape := chooseLoss(v)
-	if b.loss != nil {
-		shape = *b.loss
-	}
-	if v%4 == 0 && shape.keep > 0 {
-		k, groups = b.kernel(variant{name: "cross_entropy_vec", c: [10]int32{int32(shape.keep), int32(shape.batch)}}, func() []define {
-			return []define{u("KEEP", shape.keep), u("BATCH", shape.batch)}
-		}), min(rows, shape.groups)
+	if shape := b.lossShape(v); v%4 == 0 && shape.keep > 0 {
+		k, groups = b.lossKernel(shape, false, false), min(rows, shape.groups)
 	}
 	c := b.begin(k)
 	c.out(a.Logits)
 	c.in(a.Targets)
 	c.out(a.Loss)
-	c.words(uint32(rows), uint32(v), uint32(a.Ignore), uint32(bit(a.Grad)),
+	c.lossNumbers(a, a.Grad)
+	return c.groups(groups)
+}
+
+// crossEntropy16 writes a gradient of 16 bits: from a row in registers, in two passes
+// over a row of whole vec4s, or else pair by pair from every row's lse.
+func (b *Backend) crossEntropy16(a op.CrossEntropy) error {
+	rows, v := a.Logits.Dims[0], a.Logits.Dims[1]
+	threads, shape := b.rowThreads(v), b.lossShape(v)
+	if v%4 != 0 || shape.keep == 0 {
+		return b.crossEntropyPairs(a)
+	}
+	k, groups := b.lossKernel(shape, true, isBrain(a.DLogits)), min(rows, shape.groups)
+	if threads > 0 && b.loss == nil {
+		quads := ceil(v/4, threads)
+		v := variant{name: "cross_entropy_row16", c: [10]int32{int32(threads), int32(quads), bit(isBrain(a.DLogits))}}
+		k, groups = b.kernel(v, func() []define {
+			return []define{u("WG", threads), u("QUADS", quads), flag("BF16", isBrain(a.DLogits))}
+		}), rows
+	}
+	c := b.begin(k)
+	c.in(a.Logits)
+	c.in(a.Targets)
+	c.out(a.Loss)
+	c.out(a.DLogits)
+	c.lossNumbers(a, true)
+	return c.groups(groups)
+}
+
+// lossShape is chooseLoss, unless a benchmark or test fixes the shape.
+func (b *Backend) lossShape(v int) lossShape {
+	if b.loss != nil {
+		return *b.loss
+	}
+	return chooseLoss(v)
+}
+
+// lossKernel is cross_entropy_vec of a shape.
+func (b *Backend) lossKernel(s lossShape, out16, brain bool) *kernel {
+	v := variant{name: "cross_entropy_vec", c: [10]int32{int32(s.keep), int32(s.batch), bit(out16), bit(brain)}}
+	return b.kernel(v, func() []define {
+		return []define{u("KEEP", s.keep), u("BATCH", s.batch), flag("OUT16", out16), flag("BF16", brain)}
+	})
+}
+
+// crossEntropyPairs is crossEntropy16 for any V.
+func (b *Backend) crossEntropyPairs(a op.CrossEntropy) error {
+	rows, v := a.Logits.Dims[0], a.Logits.Dims[1]
+	lse := uint64(4 * rows)
+	c := b.begin(b.kernel(variant{name: "cross_entropy", c: [10]int32{1}}, func() []define { return []define{flag("LSE", true)} }))
+	c.out(a.Logits) // only read without a gradient
+	c.in(a.Targets)
+	c.out(a.Loss)
+	c.lossNumbers(a, false)
+	c.scratch(scratchWide, lse, true)
+	if err := c.groups(rows); err != nil {
+		return err
+	}
+	c = b.begin(b.pairs("cross_entropy_to16", a.DLogits))
+	c.in(a.Logits)
+	c.in(a.Targets)
+	c.scratch(scratchWide, lse, false)
+	c.out(a.DLogits)
+	c.lossNumbers(a, true)
+	return c.threads(ceil(rows*v, 2))
+}
+
+// lossNumbers binds the numbers that all kernels of the loss read.
+func (c *call) lossNumbers(a op.CrossEntropy, grad bool) {
+	c.words(uint32(a.Logits.Dims[0]), uint32(a.Logits.Dims[1]), uint32(a.Ignore), uint32(bit(grad)),
 		floatBits(a.LabelSmoothing), floatBits(a.ZLoss))
 	c.number(slotLossScale, floatBits(a.GradScale))
-	return c.groups(groups)
 }

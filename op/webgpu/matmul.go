@@ -2,6 +2,7 @@ package webgpu
 
 import (
 	"math"
+	"slices"
 
 	"tezgah/op"
 )
@@ -76,6 +77,9 @@ func (b *Backend) MatMul(a op.MatMul) error {
 	if a.Residual.Ok() && !a.Acc && samePlace(a.Residual, a.C) {
 		a.Residual, a.Acc = op.Tensor{}, true
 	}
+	if needsUnits(a) {
+		return b.matrixMatMul(a)
+	}
 	f := matmulForm{transA: a.TransA, transB: a.TransB, half: isHalf(a.B), acc: a.Acc, residual: a.Residual.Ok()}
 	if m <= maxVecRows && !a.TransA {
 		if a.TransB && k%4 == 0 {
@@ -96,6 +100,10 @@ func (b *Backend) MatMul(a op.MatMul) error {
 		}
 	}
 }
+
+// needsUnits reports whether a product has an operand that only the matrix units
+// read, which then do it in any size. B in f16 is none: all kernels take weights so.
+func needsUnits(a op.MatMul) bool { return is16(a.A) || isBrain(a.B) }
 
 // runMatMul runs a product with a given tile, in one dispatch, in several by
 // rows when it would be too long for the device, or split along K.
@@ -227,7 +235,7 @@ func (b *Backend) matvec(name string, a op.MatMul, f matmulForm) error {
 // MatMulGroup runs products that share A: up to three plain ones in one
 // dispatch, so that their tiles fill the GPU together.
 func (b *Backend) MatMulGroup(items []op.MatMul) error {
-	if m, n, k := items[0].Sizes(); b.matrix.worth(m, n, k) {
+	if m, n, k := items[0].Sizes(); b.matrix.worth(m, n, k) || slices.ContainsFunc(items, needsUnits) {
 		return b.matrixGroup(items)
 	}
 	if f, ok := groupForm(items); ok {
@@ -305,7 +313,7 @@ func (b *Backend) runGroup(items []op.MatMul, f matmulForm, t Tile) error {
 func (b *Backend) GateUp(a op.GateUp) error {
 	m, k := a.X.Dims[0], a.X.Dims[1]
 	n := a.WGate.Dims[1]
-	if b.matrix.worth(m, n, k) || m <= maxVecRows || n%4 != 0 || k%4 != 0 || isHalf(a.WGate) != isHalf(a.WUp) || samePlace(a.Out, a.Up) || samePlace(a.Out, a.Gate) {
+	if b.matrix.worth(m, n, k) || is16(a.X) || is16(a.Out) || m <= maxVecRows || n%4 != 0 || k%4 != 0 || isHalf(a.WGate) != isHalf(a.WUp) || samePlace(a.Out, a.Up) || samePlace(a.Out, a.Gate) {
 		if err := b.MatMulGroup([]op.MatMul{{A: a.X, B: a.WGate, C: a.Gate}, {A: a.X, B: a.WUp, C: a.Up}}); err != nil {
 			return err
 		}

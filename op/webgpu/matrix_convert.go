@@ -213,10 +213,10 @@ func (b *Backend) convertBoth(t op.Tensor, turned, plain operand) error {
 }
 
 func (b *Backend) beginConversion(name string, t op.Tensor, plain bool) *call {
-	half, bf16 := isHalf(t), b.matrix.rounding == tensor.BF16
-	v := variant{name: name, c: [10]int32{bit(half), bit(bf16), bit(plain)}}
+	half, brain, bf16 := isHalf(t), isBrain(t), b.matrix.rounding == tensor.BF16
+	v := variant{name: name, c: [10]int32{bit(half), bit(bf16), bit(plain), bit(brain)}}
 	return b.begin(b.kernel(v, func() []define {
-		d := []define{flag("W16", half), flag("BF16", bf16)}
+		d := []define{flag("W16", half), flag("SB16", brain), flag("BF16", bf16)}
 		if name == "matrix_cast_both" {
 			d = append(d, flag("PLAIN", plain))
 		}

@@ -21,12 +21,12 @@ func (b *buffer) Len() int           { return b.n }
 func (b *buffer) Type() tensor.DType { return b.typ }
 func (b *buffer) Label() string      { return b.label }
 
-// Alloc makes a buffer of n zeroed elements of type F32, F16, I32 or I8.
+// Alloc makes a buffer of n zeroed elements of type F32, F16, BF16, I32 or I8.
 // Errors: another type, f16 without support, a size that the device refuses.
 func (b *Backend) Alloc(label string, t tensor.DType, n int) (op.Buffer, error) {
 	switch {
-	case t != tensor.F32 && t != tensor.F16 && t != tensor.I32 && t != tensor.I8:
-		return nil, fmt.Errorf("webgpu: cannot allocate %s of type %v, want F32, F16, I32 or I8", label, t)
+	case t != tensor.F32 && t != tensor.F16 && t != tensor.BF16 && t != tensor.I32 && t != tensor.I8:
+		return nil, fmt.Errorf("webgpu: cannot allocate %s of type %v, want F32, F16, BF16, I32 or I8", label, t)
 	case n < 1:
 		return nil, fmt.Errorf("webgpu: cannot allocate %s of %d elements, want at least 1", label, n)
 	case t == tensor.F16 && !b.features.F16:
@@ -76,6 +76,7 @@ const (
 	scratchDecode          // attention_decode's spans
 	scratchGroup           // unused outputs of matmul_group
 	scratchMatrixC         // a product's padded parts
+	scratchWide            // a result in float32 on its way to 16 bits, cross_entropy's lse
 	scratchKinds
 )
 

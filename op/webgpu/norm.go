@@ -51,9 +51,10 @@ func (s normShape) variant(b *Backend, name string, c int, flags ...define) *ker
 	})
 }
 
-// RMSNorm is Y = X·rms_inv·W.
+// RMSNorm is Y = X·rms_inv·W. An operand tensor is written by the kernel for whole
+// vec4s; of other rows it is rounded afterwards.
 func (b *Backend) RMSNorm(a op.RMSNorm) error {
-	n, cols, half := a.X.Dims[0], a.X.Dims[1], isHalf(a.W)
+	n, cols, half, out16 := a.X.Dims[0], a.X.Dims[1], isHalf(a.W), is16(a.Y)
 	shape := chooseNorm(cols, 6)
 	if b.norm != nil {
 		shape = *b.norm
@@ -62,7 +63,8 @@ func (b *Backend) RMSNorm(a op.RMSNorm) error {
 	var k *kernel
 	switch {
 	case shape.fits(cols):
-		k = shape.variant(b, "rmsnorm_forward_vec", cols, flag("W16", half))
+		k = shape.variant(b, "rmsnorm_forward_vec", cols, flag("W16", half), flag("OUT16", out16), flag("BF16", isBrain(a.Y)))
+		out16 = false // no work is left
 	case half:
 		k, groups = b.plain("rmsnorm_forward_w16"), n
 	default:
@@ -71,11 +73,22 @@ func (b *Backend) RMSNorm(a op.RMSNorm) error {
 	c := b.begin(k)
 	c.in(a.X)
 	c.in(a.W)
-	c.out(a.Y)
+	if out16 {
+		c.scratch(scratchWide, uint64(4*n*cols), true)
+	} else {
+		c.out(a.Y)
+	}
 	c.out(a.RMSInv)
 	c.words(uint32(n), uint32(cols))
 	c.words(floatBits(a.Eps))
-	return c.groups(groups)
+	if err := c.groups(groups); err != nil || !out16 {
+		return err
+	}
+	c = b.begin(b.pairs("cast_f32_to_pairs", a.Y))
+	c.scratch(scratchWide, uint64(4*n*cols), false)
+	c.out(a.Y)
+	c.words(uint32(n * cols))
+	return c.threads(ceil(n*cols, 2))
 }
 
 // RMSNormBackward gives DX (added to with AddDX) and, where it is present, adds

@@ -7,7 +7,7 @@
 //
 // No kernel relies on workgroup memory being zero at its start.
 
-const WG: u32 = 256u;                  // threads per workgroup of 1-D kernels
+const WG: u32 = 256u;                  // threads per workgroup of 1-D kernels; few have more
 const MAX_WG_DIM: u32 = 65535u;        // workgroups per dimension of a dispatch
 const NEG_INF: f32 = -3.4028234e38;    // identity of max; finite, so x - NEG_INF is no NaN
 const F32_MAX: f32 = 3.4028234e38;
@@ -32,6 +32,31 @@ fn nan_guard(x: f32) -> f32 {
   return select(0.0, x, is_finite(x));
 }
 
+// 16-bit floats lie in pairs, the first in the low half of a u32, so that kernels
+// can write both types without a feature of the device. Rounding is to nearest,
+// ties to even. NaN stays NaN; what is too large becomes an infinity.
+const BF16: bool = false;   // the launcher's choice: bfloat16, else float16
+
+// to_bf16 gives the 16 bits in the low half.
+fn to_bf16(x: f32) -> u32 {
+  let v = bitcast<u32>(x);
+  if ((v & 0x7fffffffu) > 0x7f800000u) {
+    return (v >> 16u) | 0x40u;   // rounding could turn a NaN into an infinity
+  }
+  return (v + 0x7fffu + ((v >> 16u) & 1u)) >> 16u;
+}
+
+fn pair(x: f32, y: f32) -> u32 {
+  if (BF16) {
+    return to_bf16(x) | (to_bf16(y) << 16u);
+  }
+  return pack2x16float(vec2<f32>(x, y));
+}
+
+fn quad(v: vec4<f32>) -> vec2<u32> {
+  return vec2<u32>(pair(v.x, v.y), pair(v.z, v.w));
+}
+
 // wg_reduce_sum and wg_reduce_max combine x over the WG threads of a workgroup
 // and give every thread the result. All threads must call them; lid is the
 // local index. They end with a barrier, so two in a row cannot race.
@@ -39,7 +64,7 @@ fn nan_guard(x: f32) -> f32 {
 // Any subgroup size that divides WG, asked at run time because it may differ
 // between kernels. Threads of a subgroup follow each other; the device layer's
 // probe has checked that. The subgroups' results are combined in order.
-var<workgroup> wg_scratch: array<f32, 64>;   // one value per subgroup of 4 or more
+var<workgroup> wg_scratch: array<f32, WG / 4u>;   // one value per subgroup of 4 or more
 
 fn wg_reduce_sum(x: f32, lid: u32) -> f32 {
   let part = subgroupAdd(x);
@@ -71,8 +96,8 @@ fn wg_reduce_max(x: f32, lid: u32) -> f32 {
   return top;
 }
 // #else
-// The order is fixed: 16 strided sums of 16, then these 16 in turn.
-var<workgroup> wg_scratch: array<f32, 256>;
+// The order is fixed: 16 strided sums of WG/16, then these 16 in turn.
+var<workgroup> wg_scratch: array<f32, WG>;
 var<workgroup> wg_partial: array<f32, 16>;
 
 fn wg_reduce_sum(x: f32, lid: u32) -> f32 {
@@ -80,7 +105,7 @@ fn wg_reduce_sum(x: f32, lid: u32) -> f32 {
   workgroupBarrier();
   if (lid < 16u) {
     var part = 0.0;
-    for (var i = 0u; i < 16u; i++) {
+    for (var i = 0u; i < WG / 16u; i++) {
       part += wg_scratch[lid + 16u * i];
     }
     wg_partial[lid] = part;
@@ -99,7 +124,7 @@ fn wg_reduce_max(x: f32, lid: u32) -> f32 {
   workgroupBarrier();
   if (lid < 16u) {
     var part = NEG_INF;
-    for (var i = 0u; i < 16u; i++) {
+    for (var i = 0u; i < WG / 16u; i++) {
       part = max(part, wg_scratch[lid + 16u * i]);
     }
     wg_partial[lid] = part;

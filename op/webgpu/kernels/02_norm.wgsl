@@ -135,17 +135,30 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
 }
 
 // --- KERNEL: rmsnorm_forward_vec ---
-// As rmsnorm_forward, and with W16 as rmsnorm_forward_w16, for rows in registers.
-// 1-D dispatch over ceil(N·LANES/THREADS); a thread takes every LANES-th vec4.
+// As rmsnorm_forward, and with W16 as rmsnorm_forward_w16, for rows in registers;
+// with OUT16 y is in 16 bits. 1-D dispatch over ceil(N·LANES/THREADS); a thread
+// takes every LANES-th vec4.
 const W16: bool = false;
+const OUT16: bool = false;
 // #if W16
 alias WT = f16;
 // #else
 alias WT = f32;
 // #endif
+// #if OUT16
+alias YT = vec2<u32>;
+fn stored(v: vec4<f32>) -> YT {
+  return quad(v);
+}
+// #else
+alias YT = vec4<f32>;
+fn stored(v: vec4<f32>) -> YT {
+  return v;
+}
+// #endif
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<WT>>;
-@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<YT>;
 @group(0) @binding(3) var<storage, read_write> rms_out: array<f32>;
 @group(0) @binding(4) var<uniform> dims: NormDims;
 @group(0) @binding(5) var<uniform> params: NormParams;
@@ -175,7 +188,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   }
   for (var k = 0u; k < QUADS; k++) { // unroll
     if (FULL || lane + k * LANES < c4) {
-      y[base + k * LANES] = mine[k] * rms_inv * vec4<f32>(w[lane + k * LANES]);
+      y[base + k * LANES] = stored(mine[k] * rms_inv * vec4<f32>(w[lane + k * LANES]));
     }
   }
   if (lane == 0u) {

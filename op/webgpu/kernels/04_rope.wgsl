@@ -64,18 +64,72 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   x[at + dims.half] = b * c - a * s;
 }
 
+// --- KERNEL: rope_to16 ---
+// As rope_forward, or with INVERSE as rope_backward, of any D, to pairs of 16-bit
+// floats: out (B, T, H, D); x is only read. One pair of out, which may lie in two
+// halves of a head, per thread, 1-D dispatch over dims.pairs.
+const INVERSE: bool = false;
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> out: array<u32>;
+@group(0) @binding(2) var<storage, read> cos_sin: array<f32>;
+@group(0) @binding(3) var<uniform> dims: RopeDims;
+@group(0) @binding(4) var<uniform> position: RopePosition;
+
+// turned is element `at` of the result.
+fn turned(at: u32) -> f32 {
+  let d = 2u * dims.half;
+  let i = at % d;
+  let t = at / d / dims.h % dims.t;
+  let row = (position.pos0 + t) * d + i % dims.half;
+  let c = cos_sin[row];
+  var s = cos_sin[row + dims.half];
+  if (INVERSE) {
+    s = -s;
+  }
+  if (i < dims.half) {
+    return x[at] * c - x[at + dims.half] * s;
+  }
+  return x[at] * c + x[at - dims.half] * s;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let p = flat_id(gid, nwg);
+  if (p < dims.pairs) {
+    out[p] = pair(turned(2u * p), turned(2u * p + 1u));
+  }
+}
+
 // --- KERNEL: rope_vec ---
 // As rope_forward, or with INVERSE as rope_backward, for D a multiple of 8: a
 // thread turns four pairs of each of HEADS heads by the same four angles. 1-D
-// dispatch over B·T·(H/HEADS)·HALF4 threads.
+// dispatch over B·T·(H/HEADS)·HALF4 threads. With OUT16 the result goes to out, in
+// pairs of 16-bit floats, and x is only read.
 const INVERSE: bool = false;
+const OUT16: bool = false;
 const HALF4: u32 = 8u;   // D/8
 const H: u32 = 12u;      // heads
 const HEADS: u32 = 1u;   // heads of a thread, a divisor of H
+// #if OUT16
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> out: array<vec2<u32>>;
+@group(0) @binding(2) var<storage, read> cos_sin: array<vec4<f32>>;
+@group(0) @binding(3) var<uniform> dims: RopeDims;
+@group(0) @binding(4) var<uniform> position: RopePosition;
+
+fn put(i: u32, v: vec4<f32>) {
+  out[i] = quad(v);
+}
+// #else
 @group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> cos_sin: array<vec4<f32>>;
 @group(0) @binding(2) var<uniform> dims: RopeDims;
 @group(0) @binding(3) var<uniform> position: RopePosition;
+
+fn put(i: u32, v: vec4<f32>) {
+  x[i] = v;
+}
+// #endif
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
@@ -100,7 +154,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     s = -s;
   }
   for (var k = 0u; k < HEADS; k++) { // unroll
-    x[at + k * 2u * HALF4] = a[k] * c - b[k] * s;
-    x[at + k * 2u * HALF4 + HALF4] = b[k] * c + a[k] * s;
+    put(at + k * 2u * HALF4, a[k] * c - b[k] * s);
+    put(at + k * 2u * HALF4 + HALF4, b[k] * c + a[k] * s);
   }
 }

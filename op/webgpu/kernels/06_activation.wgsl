@@ -124,3 +124,66 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     }
   }
 }
+
+// --- KERNEL: glu_to16_vec ---
+// As swiglu_forward, or with GELU as geglu_forward, for n a multiple of 4: out in
+// pairs of 16-bit floats. Two vec4s per thread, WG apart, 1-D dispatch over
+// ceil(n/8); n in vec4s.
+const GELU: bool = false;
+@group(0) @binding(0) var<storage, read> gate: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> up: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> out: array<vec2<u32>>;
+@group(0) @binding(3) var<uniform> n: u32;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let at = flat_wg(wid, nwg) * 2u * WG + lid;
+  var a = array<vec4<f32>, 2>();
+  var b = array<vec4<f32>, 2>();
+  for (var k = 0u; k < 2u; k++) { // unroll
+    if (at + k * WG < n) {
+      a[k] = gate[at + k * WG];
+      b[k] = up[at + k * WG];
+    }
+  }
+  for (var k = 0u; k < 2u; k++) { // unroll
+    if (at + k * WG < n) {
+      let act = vec4<f32>(activated(a[k].x), activated(a[k].y), activated(a[k].z), activated(a[k].w));
+      out[at + k * WG] = quad(act * b[k]);
+    }
+  }
+}
+
+fn activated(x: f32) -> f32 {
+  if (GELU) {
+    return gelu_tanh(x);
+  }
+  return silu(x);
+}
+
+// --- KERNEL: glu_to16 ---
+// As glu_to16_vec for any n, in elements: one pair per thread, 1-D dispatch over
+// ceil(n/2); with an odd n the other half of the last word stays as it is.
+const GELU: bool = false;
+@group(0) @binding(0) var<storage, read> gate: array<f32>;
+@group(0) @binding(1) var<storage, read> up: array<f32>;
+@group(0) @binding(2) var<storage, read_write> out: array<u32>;
+@group(0) @binding(3) var<uniform> n: u32;
+
+fn value(i: u32) -> f32 {
+  if (GELU) {
+    return gelu_tanh(gate[i]) * up[i];
+  }
+  return silu(gate[i]) * up[i];
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let i = flat_id(gid, nwg);
+  if (2u * i + 1u < n) {
+    out[i] = pair(value(2u * i), value(2u * i + 1u));
+  } else if (2u * i < n) {
+    out[i] = pair(value(2u * i), 0.0) | (out[i] & 0xffff0000u);
+  }
+}

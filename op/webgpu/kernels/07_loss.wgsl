@@ -20,7 +20,12 @@ struct LossScale {
 // gradient 0; one whose target is outside of [0, V) has loss NaN. The caller cuts
 // the rows of a step into chunks, so V = 64k with thousands of rows fits.
 // One workgroup of WG threads per row, 1-D dispatch over R; a thread takes every
-// WG-th logit, four at a time. The first pass keeps a running maximum and sum.
+// WG-th logit, four at a time. The first pass keeps a running maximum and sum. With
+// LSE it also keeps lse (R), for cross_entropy_to16.
+const LSE: bool = false;
+// #if LSE
+@group(0) @binding(5) var<storage, read_write> row_lse: array<f32>;
+// #endif
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> targets: array<i32>;
 @group(0) @binding(2) var<storage, read_write> loss: array<f32>;
@@ -88,6 +93,9 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   if (lid == 0u) {
     let l = lse - (1.0 - dims.alpha) * l_hit - dims.alpha * mean + dims.beta * lse * lse;
     loss[row] = select(bitcast<f32>(0x7fc00000u | (dims.v >> 31u)), l, inside);
+    // #if LSE
+    row_lse[row] = lse;
+    // #endif
   }
   if (dims.grad == 0u) {
     return;
@@ -118,20 +126,161 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   }
 }
 
+// --- KERNEL: cross_entropy_to16 ---
+// The gradient of cross_entropy for any V, in pairs of 16-bit floats: dlogits (R, V)
+// from logits and from lse (R), which cross_entropy has kept. One pair per thread,
+// 1-D dispatch over ceil(R·V/2); with an odd R·V the other half of the last word
+// stays as it is.
+@group(0) @binding(0) var<storage, read> logits: array<f32>;
+@group(0) @binding(1) var<storage, read> targets: array<i32>;
+@group(0) @binding(2) var<storage, read> row_lse: array<f32>;
+@group(0) @binding(3) var<storage, read_write> dlogits: array<u32>;
+@group(0) @binding(4) var<uniform> dims: LossDims;
+@group(0) @binding(5) var<uniform> scale: LossScale;
+
+// d_logit is the gradient of element i.
+fn d_logit(i: u32) -> f32 {
+  let row = i / dims.v;
+  let target_ = targets[row];
+  if (target_ == dims.ignore) {
+    return 0.0;
+  }
+  let lse = row_lse[row];
+  var d = exp(logits[i] - lse) * (1.0 + 2.0 * dims.beta * lse) - dims.alpha / f32(dims.v);
+  if (target_ >= 0 && u32(target_) == i - row * dims.v) {
+    d -= 1.0 - dims.alpha;
+  }
+  return d * scale.grad_scale;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let i = flat_id(gid, nwg);
+  let n = dims.rows * dims.v;
+  if (2u * i + 1u < n) {
+    dlogits[i] = pair(d_logit(2u * i), d_logit(2u * i + 1u));
+  } else if (2u * i < n) {
+    dlogits[i] = pair(d_logit(2u * i), 0.0) | (dlogits[i] & 0xffff0000u);
+  }
+}
+
+// --- KERNEL: cross_entropy_row16 ---
+// As cross_entropy with a gradient for V a multiple of 4, into dlogits (R, V) in
+// pairs of 16-bit floats; logits are only read, and once: a workgroup keeps a whole
+// row in registers, WG·QUADS vec4s. The launcher sets WG. With e = exp(l − max):
+//   dl = [e/Σe·(1 + 2β·lse) − α/V − (1−α)·onehot]·grad_scale
+// One workgroup per row, 1-D dispatch over R; a thread takes every WG-th vec4.
+const QUADS: u32 = 8u;
+@group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> targets: array<i32>;
+@group(0) @binding(2) var<storage, read_write> loss: array<f32>;
+@group(0) @binding(3) var<storage, read_write> dlogits: array<vec2<u32>>;
+@group(0) @binding(4) var<uniform> dims: LossDims;
+@group(0) @binding(5) var<uniform> scale: LossScale;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let row = flat_wg(wid, nwg);
+  if (row >= dims.rows) {
+    return;
+  }
+  let v4 = dims.v / 4u;
+  let base = row * v4 + lid;
+  let target_ = targets[row];
+  if (target_ == dims.ignore) {
+    if (lid == 0u) {
+      loss[row] = 0.0;
+    }
+    for (var k = 0u; k < QUADS; k++) { // unroll
+      if (lid + k * WG < v4) {
+        dlogits[base + k * WG] = vec2<u32>();
+      }
+    }
+    return;
+  }
+  var e = array<vec4<f32>, QUADS>();   // the logits, and then e
+  for (var k = 0u; k < QUADS; k++) { // unroll
+    e[k] = vec4<f32>(NEG_INF);
+    if (lid + k * WG < v4) {
+      e[k] = logits[base + k * WG];
+    }
+  }
+  var top4 = e[0];
+  var total4 = vec4<f32>();
+  for (var k = 0u; k < QUADS; k++) { // unroll
+    top4 = max(top4, e[k]);
+    if (lid + k * WG < v4) {
+      total4 += e[k];
+    }
+  }
+  let top = wg_reduce_max(max(max(top4.x, top4.y), max(top4.z, top4.w)), lid);
+  var sum4 = vec4<f32>();
+  for (var k = 0u; k < QUADS; k++) { // unroll
+    e[k] = exp(e[k] - top);
+    sum4 += e[k];
+  }
+  let sum = wg_reduce_sum((sum4.x + sum4.y) + (sum4.z + sum4.w), lid);
+  var mean = 0.0;
+  if (dims.alpha > 0.0) {
+    mean = wg_reduce_sum((total4.x + total4.y) + (total4.z + total4.w), lid) / f32(dims.v);
+  }
+  let lse = top + log(sum);
+  let inside = target_ >= 0 && u32(target_) < dims.v;
+  let hit = select(0xffffffffu, u32(target_), inside);
+  if (lid == 0u) {
+    let l_hit = logits[row * v4 + select(0u, hit / 4u, inside)][hit % 4u];
+    let l = lse - (1.0 - dims.alpha) * l_hit - dims.alpha * mean + dims.beta * lse * lse;
+    loss[row] = select(bitcast<f32>(0x7fc00000u | (dims.v >> 31u)), l, inside);
+  }
+  let factor = (1.0 + 2.0 * dims.beta * lse) / sum;
+  let each = dims.alpha / f32(dims.v);
+  for (var k = 0u; k < QUADS; k++) { // unroll
+    let i = lid + k * WG;
+    if (i < v4) {
+      var d = e[k] * factor - each;
+      if (i == hit / 4u) {
+        d -= select(vec4<f32>(), vec4<f32>(1.0 - dims.alpha), vec4<u32>(0u, 1u, 2u, 3u) == vec4<u32>(hit % 4u));
+      }
+      dlogits[base + k * WG] = quad(d * scale.grad_scale);
+    }
+  }
+}
+
 // --- KERNEL: cross_entropy_vec ---
 // As cross_entropy for V a multiple of 4. A workgroup does row after row, so that
 // there are only as many rows at work as the launcher starts workgroups: what the
 // first pass read is then still near when the second pass asks for it. A thread
 // takes every WG-th vec4; it keeps the first KEEP of them in registers, and the
 // second pass goes backwards through the others, the latest first.
+// With OUT16 the gradient goes to dlogits, in pairs of 16-bit floats, and the logits
+// are only read.
 // Any number of workgroups along x; workgroup i takes rows i, i + workgroups, …
 const KEEP: u32 = 4u;
 const BATCH: u32 = 4u;   // vec4s of a thread on their way at a time
+const OUT16: bool = false;
+// #if OUT16
+@group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> targets: array<i32>;
+@group(0) @binding(2) var<storage, read_write> loss: array<f32>;
+@group(0) @binding(3) var<storage, read_write> dlogits: array<vec2<u32>>;
+@group(0) @binding(4) var<uniform> dims: LossDims;
+@group(0) @binding(5) var<uniform> scale: LossScale;
+
+fn put(i: u32, d: vec4<f32>) {
+  dlogits[i] = quad(d);
+}
+// #else
 @group(0) @binding(0) var<storage, read_write> logits: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> targets: array<i32>;
 @group(0) @binding(2) var<storage, read_write> loss: array<f32>;
 @group(0) @binding(3) var<uniform> dims: LossDims;
 @group(0) @binding(4) var<uniform> scale: LossScale;
+
+fn put(i: u32, d: vec4<f32>) {
+  logits[i] = d;
+}
+// #endif
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
@@ -152,7 +301,7 @@ fn ignored(row: u32, lid: u32) {
   if (dims.grad != 0u) {
     let v4 = dims.v / 4u;
     for (var i = lid; i < v4; i += WG) {
-      logits[row * v4 + i] = vec4<f32>();
+      put(row * v4 + i, vec4<f32>());
     }
   }
 }
@@ -245,13 +394,13 @@ fn counted(row: u32, lid: u32) {
     }
     for (var k = 0u; k < BATCH; k++) { // unroll
       if (at + k * WG < v4) {
-        logits[base + at + k * WG] = d_logits(l[k], at + k * WG, hit, lse);
+        put(base + at + k * WG, d_logits(l[k], at + k * WG, hit, lse));
       }
     }
   }
   for (var k = 0u; k < KEEP; k++) { // unroll
     if (lid + k * WG < v4) {
-      logits[base + lid + k * WG] = d_logits(kept[k], lid + k * WG, hit, lse);
+      put(base + lid + k * WG, d_logits(kept[k], lid + k * WG, hit, lse));
     }
   }
 }

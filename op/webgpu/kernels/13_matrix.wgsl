@@ -1,12 +1,22 @@
 // 13_matrix: what surrounds the products of the matrix units (matrix/matmul.comp):
 // operands to 16 bits, padded to whole tiles, and results from padded parts.
 //
-// A result of the conversions holds two 16-bit floats in a u32, the first in the
-// low half: rows of `out_cols`, a multiple of 8, of which `rows` × `cols` come from
-// the source and the rest are zero. NaN stays NaN; what is too large for f16
-// becomes an infinity, so that it is found and not hidden.
+// A result of the conversions holds pairs of 16-bit floats (see 00_shared): rows of
+// `out_cols`, a multiple of 8, of which `rows` × `cols` come from the source and the
+// rest are zero.
 const W16: bool = false;    // the source is f16
-const BF16: bool = false;   // to bfloat16 instead of f16
+const SB16: bool = false;   // the source is bfloat16, in pairs
+// #if SB16
+alias ST = u32;
+alias ST4 = vec2<u32>;
+fn wide(v: ST4) -> vec4<f32> {
+  return bitcast<vec4<f32>>(vec4<u32>(v.x << 16u, v.x & 0xffff0000u, v.y << 16u, v.y & 0xffff0000u));
+}
+fn half_of(w: ST, i: u32) -> f32 {
+  return bitcast<f32>(select(w & 0xffff0000u, w << 16u, i % 2u == 0u));
+}
+const PER: u32 = 2u;   // elements of an ST
+// #else
 // #if W16
 alias ST = f16;
 alias ST4 = vec4<f16>;
@@ -14,32 +24,20 @@ alias ST4 = vec4<f16>;
 alias ST = f32;
 alias ST4 = vec4<f32>;
 // #endif
+fn wide(v: ST4) -> vec4<f32> {
+  return vec4<f32>(v);
+}
+fn half_of(x: ST, i: u32) -> f32 {
+  return f32(x);
+}
+const PER: u32 = 1u;
+// #endif
 
 struct CastDims {
   rows: u32,      // of the source
   cols: u32,
   out_rows: u32,  // of the result
   out_cols: u32,
-}
-
-// to_bf16 rounds to nearest, ties to even, into the low 16 bits.
-fn to_bf16(x: f32) -> u32 {
-  let v = bitcast<u32>(x);
-  if ((v & 0x7fffffffu) > 0x7f800000u) {
-    return (v >> 16u) | 0x40u;   // rounding could turn a NaN into an infinity
-  }
-  return (v + 0x7fffu + ((v >> 16u) & 1u)) >> 16u;
-}
-
-fn pair(x: f32, y: f32) -> u32 {
-  if (BF16) {
-    return to_bf16(x) | (to_bf16(y) << 16u);
-  }
-  return pack2x16float(vec2<f32>(x, y));
-}
-
-fn quad(v: vec4<f32>) -> vec2<u32> {
-  return vec2<u32>(pair(v.x, v.y), pair(v.z, v.w));
 }
 
 // --- KERNEL: matrix_cast_flat ---
@@ -53,7 +51,7 @@ fn quad(v: vec4<f32>) -> vec2<u32> {
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
   let i = flat_id(gid, nwg);
   if (8u * i < n) {
-    out[i] = vec4<u32>(quad(vec4<f32>(src[2u * i])), quad(vec4<f32>(src[2u * i + 1u])));
+    out[i] = vec4<u32>(quad(wide(src[2u * i])), quad(wide(src[2u * i + 1u])));
   }
 }
 
@@ -78,7 +76,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let r = lid / 8u + i * 32u;
     let c = lid % 8u * 4u;
     let at = ((row0 + r) * dims.cols + col0 + c) / 4u;
-    let v = vec4<f32>(src[at]);
+    let v = wide(src[at]);
     if (PLAIN) {
       plain[at] = quad(v);
     }
@@ -104,7 +102,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
 
 fn at(row: u32, col: u32) -> f32 {
   if (row < dims.rows && col < dims.cols) {
-    return f32(src[row * dims.cols + col]);
+    let i = row * dims.cols + col;
+    return half_of(src[i / PER], i);
   }
   return 0.0;
 }
@@ -142,7 +141,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let c = lid % 32u;
     var v = 0.0;
     if (row0 + r < dims.rows && col0 + c < dims.cols) {
-      v = f32(src[(row0 + r) * dims.cols + col0 + c]);
+      let at = (row0 + r) * dims.cols + col0 + c;
+      v = half_of(src[at / PER], at);
     }
     tile[r * STEP + c] = v;
   }
