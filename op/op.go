@@ -217,3 +217,22 @@ type Fuser interface {
 	// GateUp runs Gate = X·WGate, Up = X·WUp, Out = act(Gate)·Up.
 	GateUp(a GateUp) error
 }
+
+// Noticer is a backend that may have something to tell the user, such as a kernel
+// that the driver refuses and what is done instead.
+type Noticer interface {
+	// Notice is everything since the backend was opened, a line each, "" for
+	// nothing. It grows.
+	Notice() string
+}
+
+// Rehearser is a backend that can play calls through without doing them, to learn
+// what memory they take beside the buffers that the caller allocates: copies of
+// operands, partial sums.
+type Rehearser interface {
+	// Rehearse returns a backend that takes the calls that this one takes, in the
+	// state that it is in now (see RoundProducts), and neither computes nor
+	// allocates. It counts, though: MemoryBytes after some calls is what they
+	// would occupy here. Reads leave their slice as it was.
+	Rehearse() (Backend, error)
+}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"tezgah/op"
 	"tezgah/runlog"
 )
 
@@ -121,4 +123,20 @@ func (t *Trainer) notice(s string) {
 	if t.opt.Observer.Notice != nil {
 		t.opt.Observer.Notice(s)
 	}
+}
+
+// deviceNotices passes on what the device has had to say since it was opened, or
+// since the last time.
+func (t *Trainer) deviceNotices() {
+	n, ok := t.backend.(op.Noticer)
+	if !ok {
+		return
+	}
+	all := n.Notice()
+	for _, line := range strings.Split(all[min(len(all), t.told):], "\n") {
+		if line = strings.TrimPrefix(line, "NOTE: "); line != "" {
+			t.notice(line)
+		}
+	}
+	t.told = len(all)
 }

@@ -53,6 +53,7 @@ func (t *Trainer) loop(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		t.deviceNotices()
 		val, evalErr := t.evaluateStep(ctx)
 		if evalErr != nil && ctx.Err() == nil {
 			return "", evalErr

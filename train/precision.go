@@ -21,26 +21,45 @@ const (
 // Precisions lists them.
 func Precisions() []string { return []string{F32, Mixed, BF16, F16} }
 
-// Rounding is what products round their inputs to under a precision on a device:
-// F32 where they do not, or where the device cannot.
-func Rounding(precision string, b op.Backend) tensor.DType {
-	want := map[string]tensor.DType{BF16: tensor.BF16, F16: tensor.F16}[precision]
-	if r, ok := b.(op.Rounder); ok && slices.Contains(r.Rounding(), want) {
-		return want
+// roundTo is the type that a precision rounds the inputs of products to, F32 for
+// none.
+func roundTo(precision string) tensor.DType {
+	switch precision {
+	case BF16:
+		return tensor.BF16
+	case F16:
+		return tensor.F16
 	}
 	return tensor.F32
+}
+
+// Rounding is what products round their inputs to under a precision on a device:
+// F32 where they do not, or where the device cannot, or would gain nothing.
+// Products of b do not round afterwards.
+func Rounding(precision string, b op.Backend) tensor.DType {
+	want := roundTo(precision)
+	r, ok := b.(op.Rounder)
+	if !ok || !slices.Contains(r.Rounding(), want) || r.RoundProducts(want) != nil {
+		return tensor.F32
+	}
+	_ = r.RoundProducts(tensor.F32) // which every backend does
+	return want
 }
 
 // setPrecision makes the device compute as the configuration says, as far as it
 // can: what it lacks is said, and training goes on in float32.
 func (t *Trainer) setPrecision() error {
-	round := Rounding(t.cfg.Precision, t.backend)
-	t.rounds = round != tensor.F32
+	want := roundTo(t.cfg.Precision)
 	r, ok := t.backend.(op.Rounder)
 	has := ok && len(r.Rounding()) > 0
+	t.rounds = false
 	switch p := t.cfg.Precision; {
-	case t.rounds:
-		return r.RoundProducts(round)
+	case has && slices.Contains(r.Rounding(), want):
+		if err := r.RoundProducts(want); err != nil { // its matrix units are slow, for one
+			t.notice(fmt.Sprintf("%v: training goes on in f32%s", err, instead(r, len(r.Rounding()) > 0)))
+			return r.RoundProducts(tensor.F32)
+		}
+		t.rounds = true
 	case p == Mixed && !t.backend.Limits().F16:
 		t.notice("this device has no 16-bit floats: training goes on in f32")
 	case p == BF16 || p == F16:

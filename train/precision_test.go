@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,12 +22,20 @@ type rounding struct {
 	op.Backend
 	to    tensor.DType
 	types []tensor.DType
+	slow  error  // what RoundProducts says of types
+	news  string // see Notice
 }
+
+func (r *rounding) Notice() string { return r.news }
 
 func (r *rounding) Rounding() []tensor.DType { return r.types }
 func (r *rounding) Rounds() tensor.DType     { return r.to }
 
 func (r *rounding) RoundProducts(t tensor.DType) error {
+	if t != tensor.F32 && r.slow != nil {
+		r.types = nil
+		return r.slow
+	}
 	r.to = t
 	return nil
 }
@@ -183,5 +192,74 @@ func TestPrecisionThatADeviceLacks(t *testing.T) {
 	}
 	if _, _, err := checkpoint.Latest(lacking); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMatrixUnitsThatAreSlow: a device that finds its matrix units slower than
+// float32 when they are asked for trains in float32, with its own words, and what it
+// says later is passed on once.
+func TestMatrixUnitsThatAreSlow(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	whole, slow := filepath.Join(dir, "f32"), filepath.Join(dir, "slow")
+	runAll(t, whole, cfg)
+	cfg.Precision = BF16
+	var b *rounding
+	open := func() (op.Backend, error) {
+		inner, err := openCPU()
+		b = &rounding{Backend: inner, types: []tensor.DType{tensor.BF16}, slow: errors.New("3 ms on the units, 2 ms in float32"), news: "NOTE: told by open"}
+		return b, err
+	}
+	var notices []string
+	tr, err := New(cfg, Options{Dir: slow, Open: open, Observer: Observer{
+		Notice: func(s string) { notices = append(notices, s) },
+		Step: func(s runlog.Step, _ Pace) {
+			if s.Step == 2 {
+				b.news += "\nNOTE: a tile is left out\nNOTE: another"
+			}
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if _, err := tr.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"3 ms on the units, 2 ms in float32: training goes on in f32", "a tile is left out", "another"}
+	if !slices.Equal(notices, want) {
+		t.Errorf("the user was told %q, want %q", notices, want)
+	}
+	a, c := weights(t, whole), weights(t, slow)
+	for name := range a {
+		if string(a[name]) != string(c[name]) {
+			t.Errorf("%s differs from the run in float32", name)
+		}
+	}
+}
+
+// TestRoundingAsksTheDevice: a type counts only where the device takes it, and the
+// device is left in float32.
+func TestRoundingAsksTheDevice(t *testing.T) {
+	inner, err := openCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	types := []tensor.DType{tensor.BF16, tensor.F16}
+	good := &rounding{Backend: inner, types: types}
+	if got := Rounding(BF16, good); got != tensor.BF16 || good.to != tensor.F32 {
+		t.Errorf("got %v, and the device rounds to %v", got, good.to)
+	}
+	if got := Rounding(BF16, &rounding{Backend: inner, types: types, slow: errors.New("slow")}); got != tensor.F32 {
+		t.Errorf("slow units: got %v", got)
+	}
+	for _, p := range []string{F32, Mixed} {
+		if got := Rounding(p, good); got != tensor.F32 {
+			t.Errorf("%s: got %v", p, got)
+		}
+	}
+	if got := Rounding(F16, inner); got != tensor.F32 {
+		t.Errorf("a device without units: got %v", got)
 	}
 }

@@ -94,6 +94,7 @@ type Trainer struct {
 	// What the device holds; replaced as a whole after a lost device.
 	backend op.Backend
 	rounds  bool // products round their inputs to 16 bits
+	told    int  // bytes of the device's notices that the user knows
 	runner  *op.Runner
 	params  *model.Params
 	graph   *model.Graph
@@ -276,6 +277,9 @@ func (t *Trainer) openDevice() (err error) {
 		return err
 	}
 	t.runner = op.NewRunner(t.backend)
+	if n, ok := t.backend.(op.Noticer); ok {
+		t.told = len(n.Notice()) // by Open
+	}
 	if err = t.setPrecision(); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ type Backend struct {
 	dev      *gpu.Device
 	features wgsl.Features
 	notice   string
+	// rehearsal: the device does nothing, see Rehearse.
+	rehearsal bool
 
 	kernels  map[variant]*kernel
 	compiled int // pipelines built
@@ -66,6 +68,9 @@ var (
 	_ op.Measurer = (*Backend)(nil)
 	_ op.Rounder  = (*Backend)(nil)
 	_ op.Timer    = (*Backend)(nil)
+
+	_ op.Noticer   = (*Backend)(nil)
+	_ op.Rehearser = (*Backend)(nil)
 )
 
 // New returns a backend on an open device, which it closes with Close. Errors:
@@ -96,6 +101,7 @@ func New(dev *gpu.Device, o Options) (*Backend, error) {
 		return nil, err
 	}
 	b.findMatrixUnits()
+	b.dropSlowUnits()
 	return b, nil
 }
 

@@ -22,7 +22,9 @@ type matrixUnits struct {
 	disk            map[string]string                     // shape to tile, kept on disk
 	attention       [attentionParts]*matrix.AttentionTile // fixed by benchmarks, else nil
 	attentionChosen map[attentionClass]matrix.AttentionTile
-	attentionDisk   map[string]string // class to tile
+	attentionDisk   map[string]string       // class to tile
+	fast            map[tensor.DType]bool   // seen to be faster than float32
+	attends         map[attentionProbe]bool // whether attention was seen to be right
 }
 
 // findMatrixUnits chooses a fragment for each type that the device multiplies and
@@ -96,6 +98,9 @@ func bitOf(c bool, yes, no int) int {
 func (b *Backend) RoundProducts(t tensor.DType) error {
 	if _, ok := b.matrix.fragments[t]; !ok && t != tensor.F32 {
 		return fmt.Errorf("webgpu: products cannot round to %v on %s: its matrix units do %v", t, b.dev.Info().Name, b.Rounding())
+	}
+	if err := b.checkSpeed(t, b.raceUnits); err != nil {
+		return fmt.Errorf("webgpu: %w", err)
 	}
 	b.matrix.rounding = t
 	return nil

@@ -42,8 +42,9 @@ func slots(in, out string) (list []gpu.Slot) {
 	return append(list, gpu.Slot{Name: "dims", Kind: gpu.UniformSlot})
 }
 
-// matrixAttends reports whether attention with heads of d runs on the matrix units.
-func (b *Backend) matrixAttends(d int) bool {
+// matrixAttends reports whether attention with heads of d, and a document mask or
+// not, runs on the matrix units.
+func (b *Backend) matrixAttends(d int, doc bool) bool {
 	_, ok := b.matrix.fragments[b.matrix.rounding]
 	if !ok {
 		return false
@@ -53,7 +54,7 @@ func (b *Backend) matrixAttends(d int) bool {
 			return false
 		}
 	}
-	return true
+	return b.attentionRight(attentionProbe{b.matrix.rounding, d, doc})
 }
 
 // matrixAttentionKernel finds a kernel.
