@@ -15,6 +15,7 @@ import (
 	"tezgah/corpus"
 	"tezgah/model"
 	"tezgah/op"
+	"tezgah/tensor"
 )
 
 // DefaultLR is a peak learning rate by the number of parameters n:
@@ -41,8 +42,10 @@ func DefaultRate(c Config) float64 {
 	return lr
 }
 
-// AutoModel returns the largest preset whose training fits the free memory.
-func AutoModel(c Config, lim op.Limits) (model.Config, error) {
+// AutoModel returns the largest preset whose training fits the free memory of a
+// device, on which nothing is allocated yet.
+func AutoModel(c Config, b op.Backend) (model.Config, error) {
+	lim := b.Limits()
 	if lim.FreeBytes <= 0 {
 		return model.Config{}, fmt.Errorf("--preset auto: this device does not tell its free memory: choose one of %v", model.Presets())
 	}
@@ -51,9 +54,31 @@ func AutoModel(c Config, lim op.Limits) (model.Config, error) {
 		return model.Config{}, err
 	}
 	setDefault(&c.Batch, 8)
-	t := Trainer{cfg: c}
-	_, m, _, err := model.AutoPreset(vocab, lim.FreeBytes, t.paramOptions(lim), t.graphOptions(), lim)
-	return m, err
+	if round := Rounding(c.Precision, b); round != tensor.F32 {
+		r := b.(op.Rounder)
+		if err := r.RoundProducts(round); err != nil {
+			return model.Config{}, err
+		}
+		defer r.RoundProducts(tensor.F32)
+	}
+	free, last := lim.FreeBytes, error(nil)
+	for {
+		t := Trainer{cfg: c, backend: b}
+		name, m, least, err := model.AutoPreset(vocab, free, t.paramOptions(lim), t.graphOptions(), lim)
+		if err != nil && last != nil {
+			err = fmt.Errorf("no preset fits: %w; use a smaller batch, a shorter context or recompute", last)
+		}
+		if err != nil {
+			return m, err
+		}
+		t.cfg.Model = m
+		plan, err := t.plan()
+		if err != nil || plan.Total() <= lim.FreeBytes {
+			return m, err
+		}
+		last = fmt.Errorf("preset %s needs %s with what its kernels need, %s are free", name, model.FormatBytes(plan.Total()), model.FormatBytes(lim.FreeBytes))
+		free = least.Total() - 1 // the next smaller one
+	}
 }
 
 // vocabOf is the number of ids in the data of a run that has no model yet.

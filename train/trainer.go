@@ -93,8 +93,9 @@ type Trainer struct {
 
 	// What the device holds; replaced as a whole after a lost device.
 	backend op.Backend
-	rounds  bool // products round their inputs to 16 bits
-	told    int  // bytes of the device's notices that the user knows
+	rounds  bool        // products round their inputs to 16 bits
+	told    int         // bytes of the device's notices that the user knows
+	planned *model.Plan // see plan
 	runner  *op.Runner
 	params  *model.Params
 	graph   *model.Graph
@@ -327,11 +328,6 @@ func (t *Trainer) tooLarge(err error) error {
 	return fmt.Errorf("%w (the run needs %s in all: %s)", err, model.FormatBytes(plan.Total()), lessMemory)
 }
 
-func (t *Trainer) plan() (model.Plan, error) {
-	lim := t.backend.Limits()
-	return model.PredictMemory(t.cfg.Model, t.paramOptions(lim), t.graphOptions(), lim)
-}
-
 // closeDevice releases what openDevice made.
 func (t *Trainer) closeDevice() {
 	if t.graph != nil {
@@ -343,7 +339,7 @@ func (t *Trainer) closeDevice() {
 	if t.backend != nil {
 		t.backend.Close()
 	}
-	t.backend, t.runner, t.params, t.graph, t.adam, t.eval = nil, nil, nil, nil, nil, nil
+	t.backend, t.runner, t.params, t.graph, t.adam, t.eval, t.planned = nil, nil, nil, nil, nil, nil, nil
 }
 
 // Info describes the run.

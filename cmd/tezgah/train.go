@@ -251,7 +251,7 @@ func observe(status *statusLine) train.Observer {
 				line += " of " + formatBytes(free) + " free"
 			}
 			for _, r := range p.Rows {
-				if r.Bytes >= p.Total()/20 || r.Label == "gradients" || strings.HasPrefix(r.Label, "moments") {
+				if r.Bytes >= p.Total()/20 || r.Label == "gradients" || r.Label == "kernel scratch" || strings.HasPrefix(r.Label, "moments") {
 					line += fmt.Sprintf(", %s %s", r.Label, formatBytes(r.Bytes))
 				}
 			}

@@ -74,7 +74,7 @@ func (f *trainFlags) preset(c train.Config) (model.Config, error) {
 		return model.Config{}, err
 	}
 	defer b.Close()
-	return train.AutoModel(c, b.Limits())
+	return train.AutoModel(c, b)
 }
 
 // initModel takes the architecture from the model that training starts with.

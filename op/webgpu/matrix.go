@@ -117,11 +117,10 @@ func (b *Backend) matrixMatMul(a op.MatMul) error { return b.matrixGroup([]op.Ma
 // matrixGroup runs products that share A, which is converted once. All
 // conversions come first, so that no product waits for another.
 func (b *Backend) matrixGroup(items []op.MatMul) error {
-	for len(items) > maxMatrixGroup {
-		if err := b.matrixGroup(items[:maxMatrixGroup]); err != nil {
+	for most := matrixGroupSize(items); len(items) > most; items = items[most:] {
+		if err := b.matrixGroup(items[:most]); err != nil {
 			return err
 		}
-		items = items[maxMatrixGroup:]
 	}
 	m, width, k := items[0].Sizes()
 	for _, a := range items[1:] {
@@ -136,6 +135,18 @@ func (b *Backend) matrixGroup(items []op.MatMul) error {
 
 // maxMatrixGroup is bounded by the scratch buffers for operands.
 const maxMatrixGroup = (ringSize - 1) / 2
+
+// matrixGroupSize is how many of the items may run together: A takes one slot, each
+// B up to two, and no operand may take the slot of another that is still to be read.
+func matrixGroupSize(items []op.MatMul) int {
+	for _, a := range items {
+		m, n, k := a.Sizes()
+		if 2*uint64(k)*uint64(max(roundUp(m, 256), roundUp(n, 256))) >= largeOperand {
+			return (largeRing - 1) / 2
+		}
+	}
+	return maxMatrixGroup
+}
 
 func (b *Backend) runMatrixGroup(items []op.MatMul, tile matrix.Tile, splits int) error {
 	m, _, k := items[0].Sizes()

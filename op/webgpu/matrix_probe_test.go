@@ -19,6 +19,7 @@ func pretend(t *testing.T, kind gpu.Kind, o Options) *Backend {
 	t.Helper()
 	info := gpu.AdapterInfo{Name: "Pretender 9000", Kind: kind, Backend: gpu.BackendVulkan, Driver: "1"}
 	limits := gpu.DefaultLimits()
+	limits.StorageBuffers = 16
 	limits.BufferSize, limits.BindingSize, limits.WorkgroupMemory, limits.Invocations, limits.WorkgroupSizeX = 1<<32-4, 1<<32-4, 48<<10, 1024, 1024
 	b, err := New(gpu.NewRehearsal(info, limits, gpu.Features{F16: true, Subgroups: true, SubgroupSize: 32}), o)
 	if err != nil {

@@ -1,0 +1,112 @@
+package train
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tezgah/model"
+	"tezgah/op"
+	"tezgah/tensor"
+)
+
+// hungry is a backend whose products need scratch memory, of which a rehearsal
+// knows.
+type hungry struct {
+	op.Backend
+	scratch int // bytes, from the first product on
+	free    int64
+	held    op.Buffer
+}
+
+func (h *hungry) Limits() op.Limits {
+	l := h.Backend.Limits()
+	l.FreeBytes = h.free
+	return l
+}
+
+func (h *hungry) MatMul(a op.MatMul) (err error) {
+	if h.held == nil {
+		if h.held, err = h.Backend.Alloc("scratch", tensor.I8, h.scratch); err != nil {
+			return err
+		}
+	}
+	return h.Backend.MatMul(a)
+}
+
+func (h *hungry) Rehearse() (op.Backend, error) {
+	b, err := openCPU()
+	return &hungry{Backend: b, scratch: h.scratch}, err
+}
+
+func openHungry(scratch int, free int64) OpenBackend {
+	return func() (op.Backend, error) {
+		b, err := openCPU()
+		return &hungry{Backend: b, scratch: scratch, free: free}, err
+	}
+}
+
+// TestPlanCountsKernelScratch: the plan has a row for what kernels need, a run that
+// fits only without it is refused, and one that just fits is not.
+func TestPlanCountsKernelScratch(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	const scratch = 123456
+	var plan model.Plan
+	seen := Observer{Memory: func(p model.Plan, _ int64) { plan = p }}
+	tr, err := New(cfg, Options{Dir: filepath.Join(dir, "a"), Open: openHungry(scratch, 0), Observer: seen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.Close()
+	if last := plan.Rows[len(plan.Rows)-1]; last.Label != scratchLabel || last.Bytes != scratch {
+		t.Fatalf("the last row is %+v, want %d bytes of %s", last, scratch, scratchLabel)
+	}
+	_, err = New(cfg, Options{Dir: filepath.Join(dir, "b"), Open: openHungry(scratch, plan.Total()-1), Observer: seen})
+	if err == nil || !strings.Contains(err.Error(), "--batch") {
+		t.Errorf("a run that fits only without scratch memory: %v", err)
+	}
+	tr, err = New(cfg, Options{Dir: filepath.Join(dir, "c"), Open: openHungry(scratch, plan.Total()), Observer: seen})
+	if err != nil {
+		t.Fatalf("a run that just fits: %v", err)
+	}
+	tr.Close()
+}
+
+// TestAutoModelLeavesRoomForScratch: a preset that fits only without what its
+// kernels need is not chosen.
+func TestAutoModelLeavesRoomForScratch(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	cfg.Model, cfg.Batch, cfg.Context = model.Config{}, 1, 8
+	pick := func(scratch int, free int64) (string, error) {
+		b, err := openHungry(scratch, free)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		m, err := AutoModel(cfg, b)
+		for _, name := range model.Presets() {
+			if p, _ := model.Preset(name); p.DModel == m.DModel && p.Layers == m.Layers {
+				return name, err
+			}
+		}
+		return "", err
+	}
+	micro, _ := model.Preset("micro")
+	micro.VocabSize = 300
+	micro.Context = 8
+	plan, err := model.PredictMemory(micro, model.ParamOptions{Grads: true, Moments: true}, model.TrainOptions{Batch: 1, Context: 8}, op.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const scratch = 1 << 20
+	for want, free := range map[string]int64{"micro": plan.Total() + scratch, "nano": plan.Total() + scratch - 1} {
+		if got, err := pick(scratch, free); got != want || err != nil {
+			t.Errorf("%d bytes free: got %q, %v, want %s", free, got, err, want)
+		}
+	}
+	if _, err := pick(1<<30, plan.Total()); err == nil || !strings.Contains(err.Error(), "nano needs 1.0 GiB") {
+		t.Errorf("nothing fits: got %v", err)
+	}
+}
