@@ -10,10 +10,9 @@ import (
 	"tezgah/tensor"
 )
 
-// matrixUnits is how products run while they may round their inputs. Operands
-// become 16-bit floats in scratch memory, turned into the layout of
-// matrix/matmul.comp and padded to whole tiles; the product then reads no
-// float32.
+// matrixUnits is how products run while they may round their inputs. They read
+// 16-bit floats, rows as they lie in tensors of that type; other tensors are
+// converted into scratch memory first, once for all products that follow.
 type matrixUnits struct {
 	fragments       map[tensor.DType]matrix.Fragment // what the device multiplies
 	rounding        tensor.DType                     // F32: off
@@ -129,43 +128,47 @@ func (b *Backend) matrixGroup(items []op.MatMul) error {
 	}
 	f := b.matrix.fragments[b.matrix.rounding]
 	splits := matrixSplits(m, width, k, b.dev.Limits().BindingSize)
-	tile := b.matrixTile(f, m, width, k, splits)
+	tile := b.matrixTile(f, items[0].TransA, m, width, k, splits)
 	return b.runMatrixGroup(items, tile, splits)
 }
 
 // maxMatrixGroup is bounded by the scratch buffers for operands.
-const maxMatrixGroup = (ringSize - 1) / 2
+const maxMatrixGroup = ringSize - 1
 
-// matrixGroupSize is how many of the items may run together: A takes one slot, each
-// B up to two, and no operand may take the slot of another that is still to be read.
+// matrixGroupSize is how many of the items may run together: each operand takes a
+// slot, and none may take that of another which is still to be read.
 func matrixGroupSize(items []op.MatMul) int {
 	for _, a := range items {
 		m, n, k := a.Sizes()
-		if 2*uint64(k)*uint64(max(roundUp(m, 256), roundUp(n, 256))) >= largeOperand {
-			return (largeRing - 1) / 2
+		if 2*uint64(k)*uint64(max(roundUp(m, 8), roundUp(n, 8))) >= largeOperand {
+			return largeRing - 1
 		}
 	}
 	return maxMatrixGroup
 }
 
+// runMatrixGroup runs products in parts along K. Operands stay as they lie, but for
+// Wᵀ, which is turned; K is padded to whole slices.
 func (b *Backend) runMatrixGroup(items []op.MatMul, tile matrix.Tile, splits int) error {
 	m, _, k := items[0].Sizes()
 	depth := roundUp(k, tile.BK*splits)
-	sa, err := b.convert(items[0].A, !items[0].TransA, depth, roundUp(m, tile.BM), false)
+	rows, cols := m, depth
+	if items[0].TransA {
+		rows, cols = depth, roundUp(m, 8)
+	}
+	sa, err := b.operandOf(items[0].A, false, rows, cols)
 	if err != nil {
 		return err
 	}
 	var sb [maxMatrixGroup]operand
 	for i, a := range items {
 		_, n, _ := a.Sizes()
-		// The product of a weight's gradient, Xᵀ·dY, is followed by one with dY turned,
-		// for the input's gradient.
-		if sb[i], err = b.convert(a.B, a.TransB, depth, roundUp(n, tile.BN), a.TransA); err != nil {
+		if sb[i], err = b.operandOf(a.B, a.TransB, depth, roundUp(n, 8)); err != nil {
 			return err
 		}
 	}
 	for i, a := range items {
-		if err := b.matrixProduct(a, tile, sa, sb[i], splits); err != nil {
+		if err := b.matrixProduct(a, tile, sa, sb[i], depth, splits); err != nil {
 			return err
 		}
 	}
@@ -174,62 +177,68 @@ func (b *Backend) runMatrixGroup(items []op.MatMul, tile matrix.Tile, splits int
 
 func roundUp(n, unit int) int { return ceil(n, unit) * unit }
 
-// matrixProduct runs one product on converted operands, in parts along K.
-func (b *Backend) matrixProduct(a op.MatMul, t matrix.Tile, sa, sb operand, splits int) error {
+// matrixProduct runs one product of 16-bit operands over depth of K.
+func (b *Backend) matrixProduct(a op.MatMul, t matrix.Tile, sa, sb operand, depth, splits int) error {
 	m, n, _ := a.Sizes()
-	// The result goes straight to C when it consists of whole tiles.
-	direct := splits == 1 && m%t.BM == 0 && n%t.BN == 0 && !(a.Acc && a.Residual.Ok())
-	c := b.begin(b.matrixKernel(t, b.matrix.rounding))
-	c.memory(sa.mem, 0, sa.bytes(), false)
-	c.memory(sb.mem, 0, sb.bytes(), false)
-	start := uint32(0)
-	if direct && a.Acc {
-		start = 2
+	direct := splits == 1 && n%4 == 0
+	c := b.begin(b.matrixKernel(t, a.TransA, b.matrix.rounding))
+	c.memory(sa.mem, sa.offset, sa.bytes, false)
+	c.memory(sb.mem, sb.offset, sb.bytes, false)
+	mode := uint32(0)
+	if direct {
+		mode = uint32(bit(a.Acc) | bit(a.Residual.Ok())<<1)
 	}
 	if direct && a.Residual.Ok() {
-		start = 1
 		c.out(a.Residual) // only read; see matrixKernel
 	} else {
 		c.memory(b.none, 0, b.none.Size(), true)
 	}
-	stride, part := sb.n, sa.n*sb.n
+	quads := ceil(n, 4)
 	if direct {
-		stride, part = n, 0
 		c.out(a.C)
 	} else {
-		c.scratch(scratchMatrixC, uint64(4*splits*part), true)
+		c.scratch(scratchMatrixC, uint64(16*splits*m*quads), true)
 	}
-	c.words(uint32(sa.n/t.BM), uint32(sb.n/t.BN), uint32(sa.n/8), uint32(sb.n/8), uint32(stride), uint32(sa.k/t.BK/splits), start, uint32(part))
-	if err := c.grid(uint32(sa.n/t.BM*(sb.n/t.BN)), 1, uint32(splits)); err != nil || direct {
+	c.words(uint32(ceil(m, t.BM)), uint32(ceil(n, t.BN)), uint32(sa.stride/8), uint32(sb.stride/8), uint32(quads),
+		uint32(depth/t.BK/splits), mode, uint32(m*quads), uint32(m), uint32(quads))
+	if err := c.grid(uint32(ceil(m, t.BM)*ceil(n, t.BN)), 1, uint32(splits)); err != nil || direct {
 		return err
 	}
-	return b.matrixFinish(a, splits, stride, part)
+	return b.matrixFinish(a, splits)
 }
 
 // matrixFinish adds the parts of a product and puts them into C.
-func (b *Backend) matrixFinish(a op.MatMul, splits, stride, part int) error {
+func (b *Backend) matrixFinish(a op.MatMul, splits int) error {
 	m, n, _ := a.Sizes()
-	c := b.begin(b.plain("matrix_finish"))
-	c.scratch(scratchMatrixC, uint64(4*splits*part), false)
+	quads, vec := ceil(n, 4), n%4 == 0
+	cols, stride := n, 4*quads
+	if vec {
+		cols, stride = quads, quads
+	}
+	c := b.begin(b.kernel(variant{name: "matrix_finish", c: [10]int32{bit(vec)}}, func() []define { return []define{flag("VEC", vec)} }))
+	c.scratch(scratchMatrixC, uint64(16*splits*m*quads), false)
 	c.inOr(a.Residual)
 	c.out(a.C)
-	c.words(uint32(m), uint32(n), uint32(stride), uint32(part), uint32(splits), uint32(bit(a.Acc)|bit(a.Residual.Ok())<<1))
-	return c.threads(m * n)
+	c.words(uint32(m), uint32(cols), uint32(stride), uint32(m*stride), uint32(splits), uint32(bit(a.Acc)|bit(a.Residual.Ok())<<1))
+	return c.threads(m * cols)
 }
 
 // matrixProductName begins the kernel's name in profiles; the tile follows.
 const matrixProductName = "matrix_product_"
 
-// matrixKernel finds the kernel of a tile. Its residual is declared read_write,
-// because it may lie in C's buffer.
-func (b *Backend) matrixKernel(t matrix.Tile, input tensor.DType) *kernel {
-	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN), bit(input == tensor.BF16)}}
+// matrixKernel finds the kernel of a tile, for A as it is or turned. Its residual
+// is declared read_write, because it may lie in C's buffer.
+func (b *Backend) matrixKernel(t matrix.Tile, turned bool, input tensor.DType) *kernel {
+	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN), bit(input == tensor.BF16), bit(turned)}}
 	k := b.kernel(v, nil)
 	if k.module == nil {
 		k.label = matrixProductName + t.String()
+		if turned {
+			k.label += "_tn"
+		}
 		f := b.matrix.fragments[input]
 		code, _ := matrix.Module("matmul", matrixInput(input)) // embedded; a test reads them all
-		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: f.Threads, Constants: t.Constants(f), Slots: []gpu.Slot{
+		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: f.Threads, Constants: t.Constants(f, turned), Slots: []gpu.Slot{
 			{Name: "a"}, {Name: "b"}, {Name: "r", Kind: gpu.ReadWrite}, {Name: "c", Kind: gpu.ReadWrite}, {Name: "dims", Kind: gpu.UniformSlot}}}
 	}
 	return k

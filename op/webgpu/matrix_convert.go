@@ -6,15 +6,15 @@ import (
 	"tezgah/tensor"
 )
 
-// ringSize is how many operands of a size class are kept. It is enough for the
-// products that follow a group of three gradients.
-const ringSize = 12
+// ringSize is how many operands of a size class are kept: the weights of a group of
+// products, their common factor, and what the group before left for the next.
+const ringSize = 8
 
 // largeOperand is the size from which operands go to a ring of their own, of
 // largeRing: scratch memory grows to the largest operand times its ring.
 const (
 	largeOperand = 48 << 20
-	largeRing    = 4
+	largeRing    = 3
 )
 
 // conversions are operands of the matrix units: 16-bit copies of tensors, in
@@ -34,22 +34,26 @@ type slot struct {
 	used int // when, by the clock
 }
 
-// operand is a converted tensor: (k, n) 16-bit floats.
+// operand is a matrix of 16-bit floats in memory.
 type operand struct {
-	mem  *gpu.Buffer
-	k, n int
+	mem           *gpu.Buffer
+	offset, bytes uint64
+	stride        int // elements from row to row
 }
 
-func (o operand) bytes() uint64 { return uint64(2 * o.k * o.n) }
-
-// conversion says what an operand was made from.
+// conversion says what an operand in scratch memory was made from.
 type conversion struct {
-	operand
-	from       *gpu.Buffer
-	offset, to uint64 // bytes
-	rows, cols int
-	turn       bool
-	typ        tensor.DType
+	mem            *gpu.Buffer
+	from           *gpu.Buffer
+	offset, to     uint64 // bytes
+	rows, cols     int    // of the source
+	turn           bool
+	outRows, width int // of the operand, with padding
+	typ            tensor.DType
+}
+
+func (c conversion) operand() operand {
+	return operand{mem: c.mem, bytes: uint64(2 * c.outRows * c.width), stride: c.width}
 }
 
 // forget drops what was made from bytes of a buffer that are being written, and
@@ -132,94 +136,64 @@ func (v *conversions) use(mem *gpu.Buffer) {
 	}
 }
 
-// convert returns a tensor, or with turn its transpose, as (k, n) 16-bit floats,
-// padded with zeros. With both, it is made in both forms where that costs only
-// the writing: the other one will be wanted next.
-func (b *Backend) convert(t op.Tensor, turn bool, k, n int, both bool) (operand, error) {
-	v := &b.matrix.converted
+// operandOf returns a tensor, or with turn its transpose, as 16-bit floats with the
+// given numbers of rows and columns, at least its own; what is added is zero. A
+// tensor that is like this already is read where it is.
+func (b *Backend) operandOf(t op.Tensor, turn bool, rows, cols int) (operand, error) {
 	from, offset, bytes := place(t)
-	c := conversion{operand: operand{k: k, n: n}, from: from, offset: offset, to: offset + bytes,
-		rows: t.Rows(), cols: t.Cols(), turn: turn, typ: b.matrix.rounding}
+	if t.Type() == b.matrix.rounding && !turn && rows == t.Rows() && cols == t.Cols() && offset%b.dev.Limits().StorageAlign == 0 {
+		return operand{from, offset, bytes, cols}, nil
+	}
+	v := &b.matrix.converted
+	c := conversion{from: from, offset: offset, to: offset + bytes, rows: t.Rows(), cols: t.Cols(),
+		turn: turn, outRows: rows, width: cols, typ: b.matrix.rounding}
 	for _, h := range v.held {
 		c.mem = h.mem
 		if h == c {
 			v.use(h.mem)
-			return h.operand, nil
+			return h.operand(), nil
 		}
 	}
 	var err error
-	if c.mem, err = v.take(b, c.bytes()); err != nil {
-		return c.operand, err
+	if c.mem, err = v.take(b, c.operand().bytes); err != nil {
+		return operand{}, err
 	}
-	if err := b.runConversion(t, &c, both); err != nil {
-		return c.operand, err
+	if err := b.runConversion(t, c); err != nil {
+		return operand{}, err
 	}
 	v.held = append(v.held, c)
-	return c.operand, nil
+	return c.operand(), nil
 }
 
-// runConversion fills an operand, and with both also holds its other form.
-func (b *Backend) runConversion(t op.Tensor, o *conversion, both bool) error {
-	rows, cols := o.rows, o.cols
-	exact := rows%64 == 0 && cols%32 == 0
-	switch {
-	case exact && o.turn && o.k == cols && o.n == rows:
-		return b.convertBoth(t, o.operand, operand{})
-	case exact && both && !o.turn && o.k == rows && o.n == cols:
-		other := *o
-		other.turn, other.k, other.n = true, cols, rows
-		var err error
-		if other.mem, err = b.matrix.converted.take(b, other.bytes()); err != nil {
-			return err
-		}
-		if err := b.convertBoth(t, other.operand, o.operand); err != nil {
-			return err
-		}
-		b.matrix.converted.held = append(b.matrix.converted.held, other)
-		return nil
-	case !o.turn && o.k == rows && o.n == cols && cols%8 == 0:
-		c := b.beginConversion("matrix_cast_flat", t, false)
-		c.in(t)
-		c.memory(o.mem, 0, o.bytes(), true)
-		c.words(uint32(rows * cols))
-		return c.threads(rows * cols / 8)
-	}
+// runConversion fills an operand.
+func (b *Backend) runConversion(t op.Tensor, o conversion) error {
+	plain := !o.turn && o.outRows == o.rows && o.width == o.cols
+	exact := o.turn && o.outRows == o.cols && o.width == o.rows && o.rows%64 == 0 && o.cols%32 == 0
 	name := "matrix_cast"
-	if o.turn {
+	switch {
+	case plain:
+		name = "matrix_cast_flat"
+	case exact:
+		name = "matrix_cast_turn"
+	case o.turn:
 		name = "matrix_cast_t"
 	}
-	c := b.beginConversion(name, t, false)
-	c.in(t)
-	c.memory(o.mem, 0, o.bytes(), true)
-	c.words(uint32(rows), uint32(cols), uint32(o.k), uint32(o.n))
-	if o.turn {
-		return c.grid(uint32(ceil(o.k, 32)), uint32(ceil(o.n, 64)), 1)
-	}
-	return c.threads(o.k * o.n / 8)
-}
-
-// convertBoth fills the transpose of a tensor, and its plain form if there is one.
-func (b *Backend) convertBoth(t op.Tensor, turned, plain operand) error {
-	c := b.beginConversion("matrix_cast_both", t, plain.mem != nil)
-	c.in(t)
-	c.memory(turned.mem, 0, turned.bytes(), true)
-	if plain.mem != nil {
-		c.memory(plain.mem, 0, plain.bytes(), true)
-	} else {
-		c.memory(b.none, 0, b.none.Size(), true)
-	}
-	c.words(uint32(t.Rows()), uint32(t.Cols()), 0, 0)
-	return c.grid(uint32(t.Cols()/32), uint32(t.Rows()/64), 1)
-}
-
-func (b *Backend) beginConversion(name string, t op.Tensor, plain bool) *call {
 	half, brain, bf16 := isHalf(t), isBrain(t), b.matrix.rounding == tensor.BF16
-	v := variant{name: name, c: [10]int32{bit(half), bit(bf16), bit(plain), bit(brain)}}
-	return b.begin(b.kernel(v, func() []define {
-		d := []define{flag("W16", half), flag("SB16", brain), flag("BF16", bf16)}
-		if name == "matrix_cast_both" {
-			d = append(d, flag("PLAIN", plain))
-		}
-		return d
+	c := b.begin(b.kernel(variant{name: name, c: [10]int32{bit(half), bit(bf16), bit(brain)}}, func() []define {
+		return []define{flag("W16", half), flag("SB16", brain), flag("BF16", bf16)}
 	}))
+	c.in(t)
+	c.memory(o.mem, 0, o.operand().bytes, true)
+	if plain {
+		c.words(uint32(o.rows * o.cols))
+		return c.threads(o.rows * o.cols / 8)
+	}
+	c.words(uint32(o.rows), uint32(o.cols), uint32(o.outRows), uint32(o.width))
+	switch {
+	case exact:
+		return c.grid(uint32(o.cols/32), uint32(o.rows/64), 1)
+	case o.turn:
+		return c.grid(uint32(ceil(o.outRows, 32)), uint32(ceil(o.width, 64)), 1)
+	}
+	return c.threads(o.outRows * o.width / 8)
 }

@@ -26,19 +26,22 @@ func matrixBackend(t *testing.T) *Backend {
 func TestMatrixProducts(t *testing.T) {
 	b := matrixBackend(t)
 	for _, input := range b.Rounding() {
-		for _, s := range [][3]int{{128, 128, 64}, {33, 70, 45}, {64, 96, 1100}} {
-			for form := range 12 {
+		for _, s := range [][3]int{{128, 128, 64}, {33, 70, 45}, {40, 72, 96}, {64, 96, 1100}} {
+			for form := range 24 {
 				a := op.MatMul{TransA: form&1 != 0, TransB: form&2 != 0, Acc: form&4 != 0}
-				residual := form >= 8
-				if err := checkMatrixProduct(b, input, s, a, residual); err != nil {
-					t.Errorf("%v %v %+v residual %v: %v", input, s, a, residual, err)
+				residual, stored := form/8 == 1, tensor.F32
+				if form >= 16 {
+					stored = input
+				}
+				if err := checkMatrixProduct(b, input, stored, s, a, residual); err != nil {
+					t.Errorf("%v stored as %v, %v %+v residual %v: %v", input, stored, s, a, residual, err)
 				}
 			}
 		}
 	}
 }
 
-// TestMatrixTilesAddInOneOrder: the tuner's choice changes no bit.
+// TestMatrixTilesAddInOneOrder: the tuner's choice changes no bit, nor how A lies.
 func TestMatrixTilesAddInOneOrder(t *testing.T) {
 	b := matrixBackend(t)
 	input := b.Rounding()[0]
@@ -48,13 +51,25 @@ func TestMatrixTilesAddInOneOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	other, err := b.newTrial(matmulForm{transA: true}, 64, 96, 200)
+	defer other.free(b)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := rand.New(rand.NewPCG(3, 4))
-	for _, x := range []op.Tensor{p.a, p.b} {
-		v := make([]float32, x.Len())
-		for i := range v {
-			v[i] = float32(r.NormFloat64())
-		}
-		if err := b.Write(x, gpu.Bytes(v)); err != nil {
+	va, vt, vb := make([]float32, 64*200), make([]float32, 64*200), make([]float32, 200*96)
+	for i := range va {
+		va[i] = float32(r.NormFloat64())
+		vt[i%200*64+i/200] = va[i]
+	}
+	for i := range vb {
+		vb[i] = float32(r.NormFloat64())
+	}
+	for _, w := range []struct {
+		x op.Tensor
+		v []float32
+	}{{p.a, va}, {p.b, vb}, {other.a, vt}} {
+		if err := b.Write(w.x, gpu.Bytes(w.v)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,8 +77,13 @@ func TestMatrixTilesAddInOneOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var first []float32
-	for _, tile := range b.matrixTiles(f) {
-		if err := b.runMatrixGroup([]op.MatMul{{A: p.a, B: p.b, C: p.c}}, tile, 1); err != nil {
+	tiles := b.matrixTiles(f)
+	for i := range 2 * len(tiles) {
+		tile, a := tiles[i/2], op.MatMul{A: p.a, B: p.b, C: p.c}
+		if i%2 == 1 {
+			a.A, a.TransA = other.a, true
+		}
+		if err := b.runMatrixGroup([]op.MatMul{a}, tile, 1); err != nil {
 			t.Fatalf("%v: %v", tile, err)
 		}
 		got := make([]float32, 64*96)
@@ -75,13 +95,15 @@ func TestMatrixTilesAddInOneOrder(t *testing.T) {
 		}
 		for i := range got {
 			if math.Float32bits(got[i]) != math.Float32bits(first[i]) {
-				t.Fatalf("%v: element %d is %v, with the first tile %v", tile, i, got[i], first[i])
+				t.Fatalf("%v, A turned %v: element %d is %v, with the first tile %v", tile, a.TransA, i, got[i], first[i])
 			}
 		}
 	}
 }
 
-func checkMatrixProduct(b *Backend, input tensor.DType, s [3]int, a op.MatMul, residual bool) error {
+// checkMatrixProduct runs a product of random operands, which lie in memory as
+// stored, F32 or input.
+func checkMatrixProduct(b *Backend, input, stored tensor.DType, s [3]int, a op.MatMul, residual bool) error {
 	m, n, k := s[0], s[1], s[2]
 	r := rand.New(rand.NewPCG(uint64(m*n), uint64(k)))
 	var bufs []op.Buffer
@@ -91,35 +113,40 @@ func checkMatrixProduct(b *Backend, input tensor.DType, s [3]int, a op.MatMul, r
 		}
 	}()
 	var failed error
-	put := func(rows, cols int) (op.Tensor, []float32) {
+	put := func(t tensor.DType, rows, cols int) (op.Tensor, []float32) {
 		v := make([]float32, rows*cols)
 		for i := range v {
 			v[i] = float32(r.NormFloat64())
 		}
-		buf, err := b.Alloc("x", tensor.F32, len(v))
+		buf, err := b.Alloc("x", t, len(v))
 		if err != nil {
 			failed = err
 			return op.Tensor{}, v
 		}
 		bufs = append(bufs, buf)
-		x := op.Of(buf, 0, rows, cols)
-		failed = b.Write(x, gpu.Bytes(v))
+		x, bytes := op.Of(buf, 0, rows, cols), gpu.Bytes(v)
+		if t != tensor.F32 {
+			bytes = gpu.Bytes(rounded(v, t))
+		}
+		if err := b.Write(x, bytes); err != nil {
+			failed = err
+		}
 		return x, v
 	}
 	var va, vb, vc, vr []float32
 	if a.TransA {
-		a.A, va = put(k, m)
+		a.A, va = put(stored, k, m)
 	} else {
-		a.A, va = put(m, k)
+		a.A, va = put(stored, m, k)
 	}
 	if a.TransB {
-		a.B, vb = put(n, k)
+		a.B, vb = put(stored, n, k)
 	} else {
-		a.B, vb = put(k, n)
+		a.B, vb = put(stored, k, n)
 	}
-	a.C, vc = put(m, n)
+	a.C, vc = put(tensor.F32, m, n)
 	if residual {
-		a.Residual, vr = put(m, n)
+		a.Residual, vr = put(tensor.F32, m, n)
 	}
 	if failed != nil {
 		return failed
@@ -240,90 +267,15 @@ func TestConversionsAreUsedAgainUntilTheirSourceChanges(t *testing.T) {
 	}
 }
 
-// TestGradientsAreConvertedInBothForms: after a weight's gradient Xᵀ·dY the product
-// with dY turned converts only its other operand.
-func TestGradientsAreConvertedInBothForms(t *testing.T) {
-	b := matrixBackend(t)
-	input := b.Rounding()[len(b.Rounding())-1]
-	for _, s := range [][3]int{{128, 64, 96}, {100, 64, 70}} { // rows, X's columns, dY's columns
-		if err := checkBothForms(b, input, s[0], s[1], s[2]); err != nil {
-			t.Errorf("%v: %v", s, err)
+// rounded are the 16 bits of numbers.
+func rounded(v []float32, t tensor.DType) []uint16 {
+	out := make([]uint16, len(v))
+	for i, x := range v {
+		if t == tensor.BF16 {
+			out[i] = tensor.ToBF16(x)
+		} else {
+			out[i] = tensor.ToF16(x)
 		}
 	}
-}
-
-func checkBothForms(b *Backend, input tensor.DType, rows, c, f int) error {
-	var bufs []op.Buffer
-	defer func() {
-		for _, x := range bufs {
-			b.Free(x)
-		}
-	}()
-	var failed error
-	r := rand.New(rand.NewPCG(7, 8))
-	put := func(n, m int) (op.Tensor, []float32) {
-		v := make([]float32, n*m)
-		for i := range v {
-			v[i] = float32(r.IntN(15) - 7) // exact in either type
-		}
-		buf, err := b.Alloc("x", tensor.F32, len(v))
-		if err != nil {
-			failed = err
-			return op.Tensor{}, v
-		}
-		bufs = append(bufs, buf)
-		x := op.Of(buf, 0, n, m)
-		if err := b.Write(x, gpu.Bytes(v)); err != nil {
-			failed = err
-		}
-		return x, v
-	}
-	x, vx := put(rows, c)
-	dy, vdy := put(rows, f)
-	w, vw := put(c, f)
-	dw, _ := put(c, f)
-	dx, _ := put(rows, c)
-	if failed != nil {
-		return failed
-	}
-	if err := b.RoundProducts(input); err != nil {
-		return err
-	}
-	defer b.RoundProducts(tensor.F32)
-	if err := b.MatMul(op.MatMul{A: x, TransA: true, B: dy, C: dw}); err != nil {
-		return err
-	}
-	if err := b.MatMul(op.MatMul{A: dy, B: w, TransB: true, C: dx}); err != nil {
-		return err
-	}
-	gotW, gotX := make([]float32, c*f), make([]float32, rows*c)
-	if err := b.Read(gpu.Bytes(gotW), dw); err != nil {
-		return err
-	}
-	if err := b.Read(gpu.Bytes(gotX), dx); err != nil {
-		return err
-	}
-	for i := range c {
-		for j := range f {
-			var want float32
-			for l := range rows {
-				want += vx[l*c+i] * vdy[l*f+j]
-			}
-			if gotW[i*f+j] != want {
-				return fmt.Errorf("dw[%d, %d] is %v, want %v", i, j, gotW[i*f+j], want)
-			}
-		}
-	}
-	for i := range rows {
-		for j := range c {
-			var want float32
-			for l := range f {
-				want += vdy[i*f+l] * vw[j*f+l]
-			}
-			if gotX[i*c+j] != want {
-				return fmt.Errorf("dx[%d, %d] is %v, want %v", i, j, gotX[i*c+j], want)
-			}
-		}
-	}
-	return nil
+	return out
 }

@@ -17,22 +17,27 @@ import (
 // device depends on its exact size.
 type matrixShape struct {
 	input           tensor.DType
+	turned          bool // A
 	m, n, k, splits int
 }
 
 func (s matrixShape) String() string {
-	return fmt.Sprintf("%v-%dx%dx%d-%d", s.input, s.m, s.n, s.k, s.splits)
+	form := "nn"
+	if s.turned {
+		form = "tn"
+	}
+	return fmt.Sprintf("%v-%s-%dx%dx%d-%d", s.input, form, s.m, s.n, s.k, s.splits)
 }
 
-const matrixSubject = "matrix-tiles-v2"
+const matrixSubject = "matrix-tiles-v3"
 
 // matrixTile returns the tile for products of m rows and n columns in all: the
 // one that ran fastest here when it was measured, or the first that is not larger
 // than the result. Tiles add along K in the same order, so the choice changes no
 // bit.
-func (b *Backend) matrixTile(f matrix.Fragment, m, n, k, splits int) matrix.Tile {
+func (b *Backend) matrixTile(f matrix.Fragment, turned bool, m, n, k, splits int) matrix.Tile {
 	u := &b.matrix
-	shape := matrixShape{u.rounding, m, n, k, splits}
+	shape := matrixShape{u.rounding, turned, m, n, k, splits}
 	if t, ok := u.tiles[shape]; ok {
 		return t
 	}
@@ -54,7 +59,7 @@ func (b *Backend) matrixTile(f matrix.Fragment, m, n, k, splits int) matrix.Tile
 	known := slices.IndexFunc(fit, func(t matrix.Tile) bool { return t.String() == u.disk[shape.String()] })
 	if known >= 0 {
 		best = fit[known]
-	} else if t, ok := b.measureMatrixTiles(fit, m, n, k, splits); ok {
+	} else if t, ok := b.measureMatrixTiles(fit, shape); ok {
 		best = t
 		u.disk[shape.String()] = t.String()
 		_ = b.dev.SaveCache(matrixSubject, u.disk)
@@ -69,19 +74,21 @@ func (b *Backend) matrixTile(f matrix.Fragment, m, n, k, splits int) matrix.Tile
 // measureMatrixTiles runs every tile on operands of its own, in rounds, and
 // returns the one with the shortest time. ok is false when that failed; the
 // caller's own call will then show why.
-func (b *Backend) measureMatrixTiles(fit []matrix.Tile, m, n, k, splits int) (best matrix.Tile, ok bool) {
+func (b *Backend) measureMatrixTiles(fit []matrix.Tile, s matrixShape) (best matrix.Tile, ok bool) {
 	b.tuner.busy = true
 	defer func() { b.tuner.busy = false }()
-	p, err := b.newTrial(matmulForm{}, m, n, k)
+	p, err := b.newTrial(matmulForm{transA: s.turned}, s.m, s.n, s.k)
 	defer p.free(b)
 	if err != nil {
 		return best, false
 	}
 	run := func(t matrix.Tile) (time.Duration, error) {
-		return b.timeKernels(func() error { return b.runMatrixGroup([]op.MatMul{{A: p.a, B: p.b, C: p.c}}, t, splits) })
+		return b.timeKernels(func() error {
+			return b.runMatrixGroup([]op.MatMul{{A: p.a, TransA: s.turned, B: p.b, C: p.c}}, t, s.splits)
+		})
 	}
 	fit = slices.DeleteFunc(slices.Clone(fit), func(t matrix.Tile) bool {
-		return t.BM >= 2*roundUp(m, 32) || t.BN >= 2*roundUp(n, 32) // most of it would be padding
+		return t.BM >= 2*roundUp(s.m, 32) || t.BN >= 2*roundUp(s.n, 32) // most of it would be padding
 	})
 	return fastest(b, fit, run)
 }
@@ -192,7 +199,7 @@ func matrixSplits(m, n, k int, bindingBytes uint64) int {
 	tiles := ceil(m, 128) * ceil(n, 128)
 	best, bestGain := 1, 0.0
 	for s := 1; s <= 16 && s*512 <= k && uint64(4*s)*uint64(roundUp(m, 256))*uint64(roundUp(n, 256)) <= min(bindingBytes, 256<<20); s++ {
-		if k%64 == 0 && k%(64*s) != 0 {
+		if k%32 == 0 && k%(32*s) != 0 {
 			continue // the operands would need padding, and copies of their own
 		}
 		waves := float64(tiles*s) / slots

@@ -55,15 +55,12 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   }
 }
 
-// --- KERNEL: matrix_cast_both ---
-// turned = srcᵀ and, with PLAIN, plain = src, both without padding: rows are a
-// multiple of 64, cols of 32. A workgroup does 64 rows × 32 columns of src; grid
-// (cols/32, rows/64).
-const PLAIN: bool = false;
+// --- KERNEL: matrix_cast_turn ---
+// out = srcᵀ without padding: rows of src are a multiple of 64, cols of 32. A
+// workgroup does 64 rows × 32 columns of src; grid (cols/32, rows/64).
 @group(0) @binding(0) var<storage, read> src: array<ST4>;
-@group(0) @binding(1) var<storage, read_write> turned: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> plain: array<vec2<u32>>;
-@group(0) @binding(3) var<uniform> dims: CastDims;
+@group(0) @binding(1) var<storage, read_write> out: array<vec4<u32>>;
+@group(0) @binding(2) var<uniform> dims: CastDims;
 
 const STEP: u32 = 33u;   // 32 columns and one, against bank conflicts
 var<workgroup> tile: array<f32, 64u * STEP>;
@@ -75,11 +72,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
   for (var i = 0u; i < 2u; i++) {
     let r = lid / 8u + i * 32u;
     let c = lid % 8u * 4u;
-    let at = ((row0 + r) * dims.cols + col0 + c) / 4u;
-    let v = wide(src[at]);
-    if (PLAIN) {
-      plain[at] = quad(v);
-    }
+    let v = wide(src[((row0 + r) * dims.cols + col0 + c) / 4u]);
     tile[r * STEP + c] = v.x;
     tile[r * STEP + c + 1u] = v.y;
     tile[r * STEP + c + 2u] = v.z;
@@ -89,7 +82,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
   let c = lid / 8u;
   let r = lid % 8u * 8u;
   let at = r * STEP + c;
-  turned[((col0 + c) * dims.rows + row0 + r) / 8u] = vec4<u32>(pair(tile[at], tile[at + STEP]), pair(tile[at + 2u * STEP], tile[at + 3u * STEP]),
+  out[((col0 + c) * dims.rows + row0 + r) / 8u] = vec4<u32>(pair(tile[at], tile[at + STEP]), pair(tile[at + 2u * STEP], tile[at + 3u * STEP]),
     pair(tile[at + 4u * STEP], tile[at + 5u * STEP]), pair(tile[at + 6u * STEP], tile[at + 7u * STEP]));
 }
 
@@ -160,18 +153,25 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
 
 // --- KERNEL: matrix_finish ---
 // c (m, n) = Σ parts (splits, ·, stride), + c, + residual: the parts of a product
-// split along K, or one with ragged tiles. One element per thread, 1-D dispatch.
+// split along K, or one whose rows are no whole vec4s. One element per thread, with
+// VEC a vec4 in place of each element; 1-D dispatch.
+const VEC: bool = false;
+// #if VEC
+alias FT = vec4<f32>;
+// #else
+alias FT = f32;
+// #endif
 struct FinishDims {
   m: u32,
-  n: u32,
+  n: u32,        // of c, as the rest in elements or in vec4s
   stride: u32,   // of a row of parts
-  part: u32,     // elements between parts
+  part: u32,     // between parts
   splits: u32,
   mode: u32,     // 1: + c, 2: + residual
 }
-@group(0) @binding(0) var<storage, read> parts: array<f32>;
-@group(0) @binding(1) var<storage, read> residual: array<f32>;
-@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+@group(0) @binding(0) var<storage, read> parts: array<FT>;
+@group(0) @binding(1) var<storage, read> residual: array<FT>;
+@group(0) @binding(2) var<storage, read_write> c: array<FT>;
 @group(0) @binding(3) var<uniform> dims: FinishDims;
 
 @compute @workgroup_size(WG)
@@ -181,7 +181,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     return;
   }
   let at = i / dims.n * dims.stride + i % dims.n;
-  var sum = 0.0;
+  var sum = FT();
   for (var s = 0u; s < dims.splits; s++) {
     sum += parts[s * dims.part + at];
   }

@@ -1,14 +1,16 @@
-// A matrix product on the GPU's matrix units: C = Aᵀ·B, + C or + R.
+// A matrix product on the GPU's matrix units: C = A·B, + C, + R.
 //
-// A is stored (K, M) and B (K, N), both in 16-bit floats (bfloat16 when compiled
-// with -DBF16), padded with zeros to whole tiles, so that no load needs a check.
-// This layout is the fastest of the four, and the launcher has to convert its
-// operands anyway; it turns them where needed. Sums are float32.
+// A is stored (M, K), or (K, M) with TURNED; B is stored (K, N). Both are 16-bit
+// floats (bfloat16 when compiled with -DBF16) whose rows are whole 16 bytes; K is a
+// multiple of BK. M and N may be anything: what is loaded beyond them ends up in
+// sums that nobody writes. Sums are float32.
 //
 // A workgroup computes a tile of BM × BN; each of its subgroups a part of WM × WN
 // in fragments of XM × XN × XK, the shape that the device's units multiply. Slices
 // of BK along K go through workgroup memory: while one is multiplied, the next is
-// on its way from memory to registers.
+// on its way from memory to registers. Sums leave through workgroup memory too:
+// what a thread holds of a fragment is scattered over rows, and written like that
+// it would cost as much as the product.
 #version 460
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -31,31 +33,39 @@ layout(constant_id = 5) const uint WN = 64;
 layout(constant_id = 6) const uint XM = 16;
 layout(constant_id = 7) const uint XN = 16;
 layout(constant_id = 8) const uint XK = 16;
+layout(constant_id = 9) const bool TURNED = false;
 layout(constant_id = 0) const uint THREADS = 128; // those of a subgroup for each part
 layout(local_size_x_id = 0) in;
 
 const uint FM = WM / XM; // fragments of a subgroup along M and N
 const uint FN = WN / XN;
+const uint SUBGROUPS = BM / WM * (BN / WN);
+const uint LANES = THREADS / SUBGROUPS;
 
 layout(set = 0, binding = 0) readonly buffer A_ { uvec4 a[]; }; // eight 16-bit floats each
 layout(set = 0, binding = 1) readonly buffer B_ { uvec4 b[]; };
-layout(set = 0, binding = 2) readonly buffer R_ { float r[]; }; // what C starts from
-layout(set = 0, binding = 3) buffer C_ { float c[]; };
+layout(set = 0, binding = 2) readonly buffer R_ { vec4 r[]; };
+layout(set = 0, binding = 3) buffer C_ { vec4 c[]; };
 layout(set = 0, binding = 4) uniform Dims {
-  uint tilesM, tilesN; // of C
+  uint tilesM, tilesN;
   uint strideA, strideB; // of rows, in uvec4
-  uint strideC;        // in floats
-  uint slices;         // of BK, of one part along K
-  uint start;          // 0: from zero, 1: from R, 2: from C
-  uint partC;          // floats between the results of two parts along K
+  uint strideC;          // of rows of C and R, in vec4
+  uint slices;           // of BK, of one part along K
+  uint mode;             // 1: + C, 2: + R
+  uint partC;            // vec4s between the results of two parts along K
+  uint m, quads;         // of C: rows, and vec4s of a row
 };
 
-// Slices in workgroup memory, with 16 bytes between rows so that the rows of a
-// fragment fall into different banks.
-const uint ROW_A = BM / 8, ROW_B = BN / 8;
+// Workgroup memory holds slices of A and B, with 16 bytes between rows so that the
+// rows of a fragment fall into different banks; and at the end a row of fragments
+// for each subgroup, with 32 bytes between rows.
+const uint ROW_A = (TURNED ? BM : BK) / 8, ROW_B = BN / 8;
 const uint STEP_A = ROW_A + 1, STEP_B = ROW_B + 1;
-shared uvec4 sliceA[BK * STEP_A];
-shared uvec4 sliceB[BK * STEP_B];
+const uint SLICE_A = (TURNED ? BK : BM) * STEP_A, SLICE_B = BK * STEP_B;
+const uint QUADS = WN / 4, STEP_C = QUADS + 2;
+const uint STAGE = XM * STEP_C;
+const uint SLICES = SLICE_A + SLICE_B, STAGES = SUBGROUPS * STAGE;
+shared uvec4 near[SLICES > STAGES ? SLICES : STAGES];
 
 const uint LOADS_A = BM * BK / 8 / THREADS; // of each thread for a slice
 const uint LOADS_B = BN * BK / 8 / THREADS;
@@ -65,12 +75,22 @@ uvec4 nextB[LOADS_B];
 #define SUM coopmat<float, gl_ScopeSubgroup, XM, XN, gl_MatrixUseAccumulator>
 #define PART_A coopmat<HALF, gl_ScopeSubgroup, XM, XK, gl_MatrixUseA>
 #define PART_B coopmat<HALF, gl_ScopeSubgroup, XK, XN, gl_MatrixUseB>
+SUM sum[FM * FN];
+
+// rowA is the row of a slice of A that thread e's 16 bytes belong to. Where a row
+// has only 64 bytes, eight threads write rows r and r + 4: those begin in
+// different halves of the banks.
+uint rowA(uint e) {
+  uint row = e / ROW_A;
+  if (!TURNED && ROW_A == 4) row = (row & ~7u) | (row & 1u) << 2 | (row >> 1 & 3u);
+  return row;
+}
 
 // fetch reads a slice into registers, keep writes it to workgroup memory.
 void fetch(uint atA, uint atB) {
   [[unroll]] for (uint i = 0; i < LOADS_A; i++) {
     uint e = i * THREADS + gl_LocalInvocationIndex;
-    nextA[i] = a[atA + e / ROW_A * strideA + e % ROW_A];
+    nextA[i] = a[atA + rowA(e) * strideA + e % ROW_A];
   }
   [[unroll]] for (uint i = 0; i < LOADS_B; i++) {
     uint e = i * THREADS + gl_LocalInvocationIndex;
@@ -81,12 +101,48 @@ void fetch(uint atA, uint atB) {
 void keep() {
   [[unroll]] for (uint i = 0; i < LOADS_A; i++) {
     uint e = i * THREADS + gl_LocalInvocationIndex;
-    sliceA[e / ROW_A * STEP_A + e % ROW_A] = nextA[i];
+    near[rowA(e) * STEP_A + e % ROW_A] = nextA[i];
   }
   [[unroll]] for (uint i = 0; i < LOADS_B; i++) {
     uint e = i * THREADS + gl_LocalInvocationIndex;
-    sliceB[e / ROW_B * STEP_B + e % ROW_B] = nextB[i];
+    near[SLICE_A + e / ROW_B * STEP_B + e % ROW_B] = nextB[i];
   }
+}
+
+// multiply adds a slice's products to the sums of a subgroup.
+void multiply(uint subRow, uint subCol) {
+  [[unroll]] for (uint k = 0; k < BK; k += XK) {
+    PART_A fa[FM];
+    [[unroll]] for (uint i = 0; i < FM; i++) {
+      uint row = subRow + i * XM;
+      if (TURNED) coopMatLoad(fa[i], near, k * STEP_A + row / 8, STEP_A, gl_CooperativeMatrixLayoutColumnMajor);
+      else coopMatLoad(fa[i], near, row * STEP_A + k / 8, STEP_A, gl_CooperativeMatrixLayoutRowMajor);
+    }
+    [[unroll]] for (uint j = 0; j < FN; j++) {
+      PART_B fb;
+      coopMatLoad(fb, near, SLICE_A + k * STEP_B + (subCol + j * XN) / 8, STEP_B, gl_CooperativeMatrixLayoutRowMajor);
+      [[unroll]] for (uint i = 0; i < FM; i++) sum[i * FN + j] = coopMatMulAdd(fa[i], fb, sum[i * FN + j]);
+    }
+  }
+}
+
+// put writes a row of fragments, which begins at (row, quad) of C.
+void put(uint i, uint row, uint quad) {
+  uint stage = gl_SubgroupID * STAGE;
+  [[unroll]] for (uint j = 0; j < FN; j++)
+    coopMatStore(sum[i * FN + j], near, stage + j * XN / 4, STEP_C, gl_CooperativeMatrixLayoutRowMajor);
+  subgroupBarrier();
+  [[unroll]] for (uint e = 0; e < XM * QUADS; e += LANES) {
+    uint at = e + gl_SubgroupInvocationID, y = row + at / QUADS, x = quad + at % QUADS;
+    vec4 v = uintBitsToFloat(near[stage + at / QUADS * STEP_C + at % QUADS]);
+    if (y < m && x < quads) {
+      uint to = y * strideC + x;
+      if ((mode & 1) != 0) v += c[to];
+      if ((mode & 2) != 0) v += r[to];
+      c[gl_WorkGroupID.z * partC + to] = v;
+    }
+  }
+  subgroupBarrier();
 }
 
 void main() {
@@ -96,22 +152,11 @@ void main() {
   uint id = gl_WorkGroupID.x, group = id / (GROUP * tilesN), first = group * GROUP;
   uint rows = min(tilesM - first, GROUP), within = id % (GROUP * tilesN);
   uint row = (first + within % rows) * BM, col = within / rows * BN;
-  uint part = gl_WorkGroupID.z;
+  uint subRow = gl_SubgroupID / (BN / WN) * WM, subCol = gl_SubgroupID % (BN / WN) * WN;
 
-  uint sub = gl_SubgroupID, subRow = sub / (BN / WN) * WM, subCol = sub % (BN / WN) * WN;
-  uint cAt = part * partC + (row + subRow) * strideC + col + subCol;
-
-  SUM sum[FM * FN];
-  [[unroll]] for (uint i = 0; i < FM; i++)
-    [[unroll]] for (uint j = 0; j < FN; j++) {
-      uint at = cAt + i * XM * strideC + j * XN;
-      if (start == 1) coopMatLoad(sum[i * FN + j], r, at, strideC, gl_CooperativeMatrixLayoutRowMajor);
-      else if (start == 2) coopMatLoad(sum[i * FN + j], c, at, strideC, gl_CooperativeMatrixLayoutRowMajor);
-      else sum[i * FN + j] = SUM(0.0);
-    }
-
-  uint k = part * slices * BK;
-  uint atA = k * strideA + row / 8, stepA = BK * strideA;
+  [[unroll]] for (uint i = 0; i < FM * FN; i++) sum[i] = SUM(0.0);
+  uint k = gl_WorkGroupID.z * slices * BK;
+  uint atA = TURNED ? k * strideA + row / 8 : row * strideA + k / 8, stepA = TURNED ? BK * strideA : BK / 8;
   uint atB = k * strideB + col / 8, stepB = BK * strideB;
   fetch(atA, atB);
   keep();
@@ -121,22 +166,11 @@ void main() {
     atA += stepA;
     atB += stepB;
     if (more) fetch(atA, atB);
-    [[unroll]] for (uint kk = 0; kk < BK; kk += XK) {
-      PART_A fa[FM];
-      [[unroll]] for (uint i = 0; i < FM; i++)
-        coopMatLoad(fa[i], sliceA, kk * STEP_A + (subRow + i * XM) / 8, STEP_A, gl_CooperativeMatrixLayoutColumnMajor);
-      [[unroll]] for (uint j = 0; j < FN; j++) {
-        PART_B fb;
-        coopMatLoad(fb, sliceB, kk * STEP_B + (subCol + j * XN) / 8, STEP_B, gl_CooperativeMatrixLayoutRowMajor);
-        [[unroll]] for (uint i = 0; i < FM; i++) sum[i * FN + j] = coopMatMulAdd(fa[i], fb, sum[i * FN + j]);
-      }
-    }
-    if (!more) break;
+    multiply(subRow, subCol);
     barrier();
+    if (!more) break;
     keep();
     barrier();
   }
-  [[unroll]] for (uint i = 0; i < FM; i++)
-    [[unroll]] for (uint j = 0; j < FN; j++)
-      coopMatStore(sum[i * FN + j], c, cAt + i * XM * strideC + j * XN, strideC, gl_CooperativeMatrixLayoutRowMajor);
+  [[unroll]] for (uint i = 0; i < FM; i++) put(i, row + subRow + i * XM, (col + subCol) / 4);
 }

@@ -37,10 +37,8 @@ type Tile struct{ BM, BN, BK, WM, WN int }
 var Tiles = []Tile{
 	{128, 128, 32, 64, 64},
 	{128, 192, 32, 64, 48},
-	{128, 256, 32, 64, 64},
-	{256, 128, 32, 64, 64},
-	{128, 128, 32, 32, 64},
-	{128, 128, 64, 64, 64},
+	{128, 128, 32, 64, 32},
+	{128, 96, 32, 64, 48},
 	{128, 64, 32, 64, 32},
 	{64, 128, 32, 32, 64},
 	{64, 64, 32, 32, 32},
@@ -59,19 +57,28 @@ type Fragment struct{ M, N, K, Threads int }
 // Threads of a workgroup.
 func (t Tile) Threads(f Fragment) int { return t.BM / t.WM * (t.BN / t.WN) * f.Threads }
 
-// Memory is the workgroup memory that the tile takes, in bytes: two slices, with
-// 16 bytes between rows.
-func (t Tile) Memory() int { return t.BK * (2*t.BM + 16 + 2*t.BN + 16) }
+// Memory is the workgroup memory that the tile takes, in bytes: a slice of A, as it
+// is or turned, and one of B with 16 bytes between rows, or at the end a row of
+// fragments for each subgroup with 32 bytes between rows.
+func (t Tile) Memory(f Fragment) int {
+	a := max(t.BM*(2*t.BK+16), t.BK*(2*t.BM+16))
+	return max(a+t.BK*(2*t.BN+16), t.Threads(f)/f.Threads*f.M*(4*t.WN+32))
+}
 
 // Fits reports whether the tile can be made of such fragments by a device with
 // these limits, in threads and bytes.
 func (t Tile) Fits(f Fragment, threads, memory int) bool {
 	n := t.Threads(f)
-	return t.WM%f.M == 0 && t.WN%f.N == 0 && t.BK%f.K == 0 && n <= threads && t.Memory() <= memory &&
-		t.BM*t.BK%(8*n) == 0 && t.BN*t.BK%(8*n) == 0
+	return t.WM%f.M == 0 && t.WN%f.N == 0 && t.BK%f.K == 0 && n <= threads && t.Memory(f) <= memory &&
+		t.BM*t.BK%(8*n) == 0 && t.BN*t.BK%(8*n) == 0 && f.M*t.WN%(4*f.Threads) == 0
 }
 
-// Constants are the specialization constants of matmul.comp, by number.
-func (t Tile) Constants(f Fragment) []uint32 {
-	return []uint32{uint32(t.Threads(f)), uint32(t.BM), uint32(t.BN), uint32(t.BK), uint32(t.WM), uint32(t.WN), uint32(f.M), uint32(f.N), uint32(f.K)}
+// Constants are the specialization constants of matmul.comp, by number, for A as it
+// is or turned.
+func (t Tile) Constants(f Fragment, turned bool) []uint32 {
+	c := []uint32{uint32(t.Threads(f)), uint32(t.BM), uint32(t.BN), uint32(t.BK), uint32(t.WM), uint32(t.WN), uint32(f.M), uint32(f.N), uint32(f.K), 0}
+	if turned {
+		c[9] = 1
+	}
+	return c
 }
