@@ -104,6 +104,9 @@ func openDirect(a adapter, l Limits) (driver, error) {
 
 // directError sorts an error into ErrLost and ErrOutOfMemory.
 func directError(err error) error {
+	if err == nil {
+		return nil // and make nothing for errors.As to fill
+	}
 	var e *vulkan.Error
 	switch {
 	case !errors.As(err, &e):

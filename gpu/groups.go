@@ -16,17 +16,32 @@ type group struct {
 	handle     any
 	users      []map[*group]struct{} // the sets of buffers and uniforms it is in
 	prev, next *group
+
+	pipeline *Pipeline // nil once it is dropped
+	args     []groupArg
+	uniforms []*uniform
+	then     *group // what the next dispatch used the last time
+	before   *group // whose then this is
+}
+
+// groupArg is a binding as a dispatch gave it.
+type groupArg struct {
+	buffer       *Buffer // nil for a uniform
+	offset, size uint64
+	contents     string
 }
 
 // groupCache finds bind groups by key and forgets the least recently used.
 type groupCache struct {
 	byKey map[groupKey]*group
-	list  group // head of the ring: next is the most recent
+	list  group  // head of the ring: next is the most recent
+	last  *group // of the dispatch before
 }
 
 func (c *groupCache) init() {
 	c.byKey = map[groupKey]*group{}
 	c.list.prev, c.list.next = &c.list, &c.list
+	c.last = &c.list
 }
 
 // touch moves g to the front of the list.
@@ -48,6 +63,11 @@ func (c *groupCache) drop(d *Device, g *group) {
 	for _, set := range g.users {
 		delete(set, g)
 	}
+	g.follow(nil)
+	if g.before != nil {
+		g.before.follow(nil)
+	}
+	g.pipeline = nil
 	handle := g.handle
 	d.discard(func() { d.drv.freeGroup(handle) })
 }
@@ -58,9 +78,57 @@ func (c *groupCache) dropAll(d *Device) {
 	}
 }
 
-// group returns the bind group of a dispatch. Everything about the bindings is
-// checked when a group is made; finding one again only looks up a key.
-func (d *Device) group(p *Pipeline, args []Binding) (*group, error) {
+// group returns the bind group of a dispatch. Steps of a training repeat, so it
+// is mostly the one that followed the last one before: comparing is cheaper than
+// looking up a key.
+func (d *Device) group(p *Pipeline, args []Binding) (g *group, err error) {
+	c := &d.groups
+	if g = c.last.then; g.fits(p, args) {
+		for _, u := range g.uniforms {
+			d.uniforms.use(d, u)
+		}
+		c.touch(g)
+	} else if g, err = d.findGroup(p, args); err != nil {
+		return nil, err
+	} else {
+		c.last.follow(g)
+	}
+	c.last = g
+	return g, nil
+}
+
+// follow makes next the group after g, nil for none.
+func (g *group) follow(next *group) {
+	if g.then != nil && g.then.before == g {
+		g.then.before = nil
+	}
+	if g.then = next; next != nil {
+		next.before = g
+	}
+}
+
+// fits reports whether a dispatch with these arguments, one for each binding,
+// uses g. What a group binds is alive as long as it is not dropped.
+func (g *group) fits(p *Pipeline, args []Binding) bool {
+	if g == nil || g.pipeline != p {
+		return false
+	}
+	for i := range args {
+		a, b := &args[i], &g.args[i]
+		if a.uniform != nil {
+			if b.buffer != nil || string(a.uniform) != b.contents {
+				return false
+			}
+		} else if a.buffer == nil || a.buffer != b.buffer || a.offset != b.offset || a.size != b.size {
+			return false
+		}
+	}
+	return true
+}
+
+// findGroup finds a group by its key, or makes it. Everything about the bindings
+// is checked when a group is made; finding one again only looks up a key.
+func (d *Device) findGroup(p *Pipeline, args []Binding) (*group, error) {
 	var key groupKey
 	key[0] = p.id
 	for i := range args {
@@ -118,10 +186,11 @@ func (d *Device) newGroup(p *Pipeline, args []Binding, key *groupKey) (*group, e
 	if len(d.groups.byKey) >= maxGroups {
 		d.groups.drop(d, d.groups.list.prev)
 	}
-	g := &group{key: *key}
+	g := &group{key: *key, pipeline: p, args: make([]groupArg, len(args))}
 	d.entries = d.entries[:0]
 	for i := range args {
 		b, set := args[i].buffer, map[*group]struct{}(nil)
+		g.args[i] = groupArg{buffer: b, offset: args[i].offset, size: args[i].size}
 		if args[i].uniform != nil {
 			u, err := d.uniforms.find(d, args[i].uniform)
 			if err != nil {
@@ -131,6 +200,8 @@ func (d *Device) newGroup(p *Pipeline, args []Binding, key *groupKey) (*group, e
 				return nil, invalid("%s: binding %d (%s): %d bytes of contents, but the kernel reads %d", p.label, i, p.slots[i].Name, n, p.slots[i].minSize)
 			}
 			b, set = u.page, u.groups
+			g.args[i] = groupArg{contents: string(args[i].uniform)}
+			g.uniforms = append(g.uniforms, u)
 		} else {
 			if err := d.checkBinding(p, i, b, key[2+3*i], key[3+3*i]); err != nil {
 				return nil, err

@@ -40,11 +40,16 @@ func (c *uniformCache) find(d *Device, contents []byte) (*uniform, error) {
 	var padded [uniformSlotSize]byte
 	n := copy(padded[:], contents)
 	if u, ok := c.byContents[string(padded[:(n+15)&^15])]; ok {
-		c.touch(u)
-		u.handed = d.handed
+		c.use(d, u)
 		return u, nil
 	}
 	return c.add(d, contents)
+}
+
+// use notes that u is needed now.
+func (c *uniformCache) use(d *Device, u *uniform) {
+	c.touch(u)
+	u.handed = d.handed
 }
 
 // touch moves u to the front of the list.
@@ -72,8 +77,7 @@ func (c *uniformCache) add(d *Device, contents []byte) (*uniform, error) {
 		return nil, err
 	}
 	c.byContents[u.contents] = u
-	c.touch(u)
-	u.handed = d.handed
+	c.use(d, u)
 	return u, nil
 }
 
