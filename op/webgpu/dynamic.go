@@ -1,7 +1,6 @@
 package webgpu
 
 import (
-	"encoding/binary"
 	"math"
 
 	"tezgah/gpu"
@@ -32,14 +31,11 @@ const (
 // number binds place slot with the given words.
 func (b *Backend) number(slot int, words [4]uint32) (gpu.Binding, error) {
 	if !b.numbersKnown[slot] || b.numbersNow[slot] != words {
-		var p [16]byte
-		for i, w := range words {
-			binary.LittleEndian.PutUint32(p[4*i:], w)
-		}
-		if err := b.dev.Upload(b.numbers, uint64(slot)*numberStride, p[:]); err != nil {
+		b.numbersNow[slot], b.numbersKnown[slot] = words, false
+		if err := b.dev.Upload(b.numbers, uint64(slot)*numberStride, gpu.Bytes(b.numbersNow[slot][:])); err != nil {
 			return gpu.Binding{}, err
 		}
-		b.numbersNow[slot], b.numbersKnown[slot] = words, true
+		b.numbersKnown[slot] = true
 	}
 	return gpu.Range(b.numbers, uint64(slot)*numberStride, 16), nil
 }

@@ -136,6 +136,12 @@ func chooseRoPE(h int) int {
 	return 1
 }
 
+// inPlace names the kernels that write over one of their inputs.
+var inPlace = map[string]string{
+	"swiglu_forward": "swiglu_forward_inplace", "swiglu_backward": "swiglu_backward_inplace",
+	"geglu_forward": "geglu_forward_inplace", "geglu_backward": "geglu_backward_inplace",
+}
+
 // GLU is Out = act(Gate)·Up; Out may be Up's memory.
 func (b *Backend) GLU(a op.GLU) error {
 	n := a.Out.Len()
@@ -149,7 +155,7 @@ func (b *Backend) GLU(a op.GLU) error {
 		return c.groups(groups)
 	}
 	if samePlace(a.Out, a.Up) {
-		c := b.begin(b.plain(a.Label() + "_inplace"))
+		c := b.begin(b.plain(inPlace[a.Label()]))
 		c.in(a.Gate)
 		c.out(a.Up)
 		c.words(uint32(n))
@@ -194,7 +200,7 @@ func (b *Backend) GLUBackward(a op.GLUBackward) error {
 		if toGate {
 			other = a.DUp
 		}
-		v := variant{name: a.Label() + "_inplace"}
+		v := variant{name: inPlace[a.Label()]}
 		v.c[0] = bit(toGate)
 		c := b.begin(b.kernel(v, func() []define { return []define{flag("TO_GATE", toGate)} }))
 		c.in(a.Gate)

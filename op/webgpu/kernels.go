@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -35,22 +36,27 @@ type variant struct {
 	c    [10]int32
 }
 
-// kernel is a variant and its pipelines.
+// kernel is a variant and its pipelines, of which there are few.
 type kernel struct {
 	name    string
 	label   string
 	defines []define
 	module  *gpu.Module // instead of WGSL: a kernel for the matrix units
-	// pipelines by which read bindings are declared read_write, a bit each: the
-	// form for calls whose inputs and outputs lie in one buffer.
-	pipelines map[uint32]*gpu.Pipeline
+	forms   []form
+}
+
+// form is a compiled kernel. writable says which read bindings are declared
+// read_write, a bit each: for calls whose inputs and outputs lie in one buffer.
+type form struct {
+	writable uint32
+	pipeline *gpu.Pipeline
 }
 
 // kernel finds a variant. defines is called only the first time.
 func (b *Backend) kernel(v variant, defines func() []define) *kernel {
 	k, ok := b.kernels[v]
 	if !ok {
-		k = &kernel{name: v.name, label: v.name, pipelines: map[uint32]*gpu.Pipeline{}}
+		k = &kernel{name: v.name, label: v.name}
 		if defines != nil {
 			k.defines = defines()
 		}
@@ -65,14 +71,16 @@ func (b *Backend) plain(name string) *kernel { return b.kernel(variant{name: nam
 // pipeline returns the compiled kernel; writable has a bit for every read
 // binding that must be declared read_write.
 func (b *Backend) pipeline(k *kernel, writable uint32) (*gpu.Pipeline, error) {
-	if p, ok := k.pipelines[writable]; ok {
-		return p, nil
+	for i := range k.forms {
+		if f := &k.forms[i]; f.writable == writable {
+			return f.pipeline, nil
+		}
 	}
 	p, err := b.compile(k, writable)
 	if err != nil {
 		return nil, err
 	}
-	k.pipelines[writable] = p
+	k.forms = append(k.forms, form{writable, p})
 	b.compiled++
 	return p, nil
 }
@@ -120,7 +128,7 @@ func u(name string, v int) define {
 }
 
 func flag(name string, v bool) define {
-	return define{Name: name, Value: fmt.Sprint(v)}
+	return define{Name: name, Value: strconv.FormatBool(v)}
 }
 
 // bit is 1 for true.

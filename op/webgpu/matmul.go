@@ -64,7 +64,7 @@ func (b *Backend) matmulKernel(f matmulForm, t Tile) *kernel {
 		}
 		return d
 	})
-	if len(k.pipelines) == 0 {
+	if len(k.forms) == 0 {
 		f.acc, f.residual = false, false // the same kernel
 		k.label = f.name()
 	}

@@ -23,7 +23,10 @@ const (
 	attentionParts
 )
 
-var attentionNames = [attentionParts]string{"attention_forward", "attention_dq", "attention_dkdv"}
+var (
+	attentionNames   = [attentionParts]string{"attention_forward", "attention_dq", "attention_dkdv"}
+	attentionKernels = [attentionParts]string{"matrix_attention_forward", "matrix_attention_dq", "matrix_attention_dkdv"}
+)
 
 var attentionSlots = [attentionParts][]gpu.Slot{
 	partForward: slots("q k v doc_start", "out lse"),
@@ -50,7 +53,7 @@ func (b *Backend) matrixAttends(d int, doc bool) bool {
 		return false
 	}
 	for part := range attentionParts {
-		if len(b.attentionTiles(part, d)) == 0 {
+		if _, ok := b.firstAttentionTile(part, d); !ok {
 			return false
 		}
 	}
@@ -60,7 +63,7 @@ func (b *Backend) matrixAttends(d int, doc bool) bool {
 // matrixAttentionKernel finds a kernel.
 func (b *Backend) matrixAttentionKernel(part attentionPart, t matrix.AttentionTile, d int, doc bool) *kernel {
 	input := b.matrix.rounding
-	v := variant{name: "matrix_" + attentionNames[part]}
+	v := variant{name: attentionKernels[part]}
 	v.c = [10]int32{int32(d), bit(doc), bit(input == tensor.BF16), int32(t.Subgroups), int32(t.Own), int32(t.Other), int32(t.Strip), bit(t.Early), bit(t.Convert)}
 	k := b.kernel(v, nil)
 	if k.module == nil {

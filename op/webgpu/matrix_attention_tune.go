@@ -45,22 +45,41 @@ const attentionMemory = 48 << 10
 // attentionTiles are the tiles that the device can run a part with; the small one
 // only where no other fits.
 func (b *Backend) attentionTiles(part attentionPart, d int) (fit []matrix.AttentionTile) {
-	f, l := b.matrix.fragments[b.matrix.rounding], b.dev.Limits()
+	b.eachAttentionTile(part, d, func(t matrix.AttentionTile) bool {
+		small := t.Strip == smallAttentionTile.Strip && t.Other == smallAttentionTile.Other
+		if !(small && len(fit) > 0) {
+			fit = append(fit, t)
+		}
+		return true
+	})
+	return fit
+}
+
+// firstAttentionTile is the first of attentionTiles; ok is false when there is none.
+func (b *Backend) firstAttentionTile(part attentionPart, d int) (first matrix.AttentionTile, ok bool) {
+	b.eachAttentionTile(part, d, func(t matrix.AttentionTile) bool {
+		first, ok = t, true
+		return false
+	})
+	return first, ok
+}
+
+// eachAttentionTile calls yield for the tiles that fit until it returns false.
+func (b *Backend) eachAttentionTile(part attentionPart, d int, yield func(matrix.AttentionTile) bool) {
+	f, l, info := b.matrix.fragments[b.matrix.rounding], b.dev.Limits(), b.dev.Info()
 	all := backwardTiles
 	if part == partForward {
 		all = forwardTiles
 	}
-	if b.dev.Info().Kind == gpu.Software {
+	if info.Kind == gpu.Software {
 		all = all[len(all)-1:] // the least to compile
 	}
 	for _, t := range all {
-		t.Convert = b.dev.Info().Matrix2 && f.N == f.K
-		small := t.Strip == smallAttentionTile.Strip && t.Other == smallAttentionTile.Other
-		if t.Fits(f, d, min(l.Invocations, l.WorkgroupSizeX), min(l.WorkgroupMemory, attentionMemory)) && !(small && len(fit) > 0) {
-			fit = append(fit, t)
+		t.Convert = info.Matrix2 && f.N == f.K
+		if t.Fits(f, d, min(l.Invocations, l.WorkgroupSizeX), min(l.WorkgroupMemory, attentionMemory)) && !yield(t) {
+			return
 		}
 	}
-	return fit
 }
 
 // attentionClass is what a tile is chosen for: t is the bits of the length.
@@ -88,11 +107,11 @@ func (b *Backend) attentionTileFor(a attentionCall) matrix.AttentionTile {
 	if t, ok := u.attentionChosen[class]; ok {
 		return t
 	}
-	fit := b.attentionTiles(a.part, class.d)
-	best := fit[0]
+	best, _ := b.firstAttentionTile(a.part, class.d)
 	if b.tuner.mode == TuneOff || b.tuner.busy || float64(a.q.Len())*float64(a.q.Dims[1]) < 1e8 {
 		return best
 	}
+	fit := b.attentionTiles(a.part, class.d)
 	if u.attentionDisk == nil {
 		u.attentionDisk = map[string]string{}
 		b.dev.LoadCache(attentionSubject, &u.attentionDisk)

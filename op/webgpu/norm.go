@@ -1,6 +1,10 @@
 package webgpu
 
-import "tezgah/op"
+import (
+	"slices"
+
+	"tezgah/op"
+)
 
 // normShape is how rmsnorm_forward_vec and rmsnorm_backward_vec share out rows:
 // LANES threads a row, rows at a time in a workgroup, and for the backward norm
@@ -134,5 +138,5 @@ func (b *Backend) normBackward(n, cols int, add, sumDW bool) (k *kernel, groups 
 	}
 	v := variant{name: "rmsnorm_backward"}
 	v.c[0] = bit(add) | bit(sumDW)<<1
-	return b.kernel(v, func() []define { return flags }), min(longNormGroups, ceil(n, 4))
+	return b.kernel(v, func() []define { return slices.Clone(flags) }), min(longNormGroups, ceil(n, 4))
 }
