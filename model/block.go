@@ -45,18 +45,18 @@ func collect(l int, view func(name string) op.Tensor) blockParams {
 // layers.
 type activations struct {
 	x    op.Tensor // (N, C) the residual stream as the layer finds it
-	y1   op.Tensor // (N, C) attn_norm(x); kept for dwq, dwk, dwv
+	y1   op.Tensor // (N, C) operand, attn_norm(x); kept for dwq, dwk, dwv
 	rms1 op.Tensor // (N)
 	q    op.Tensor // (B, T, H, D) rotated
 	k, v op.Tensor // (B, T, KVH, D), k rotated
 	attn op.Tensor // (B, T, H, D)
 	lse  op.Tensor // (B, H, T)
 	xMid op.Tensor // (N, C) x + attn·wo
-	y2   op.Tensor // (N, C) ffn_norm(xMid); kept for dw_gate, dw_up
+	y2   op.Tensor // (N, C) operand, ffn_norm(xMid); kept for dw_gate, dw_up
 	rms2 op.Tensor // (N)
 	gate op.Tensor // (N, F)
 	up   op.Tensor // (N, F)
-	glu  op.Tensor // (N, F) act(gate)·up; the backward pass turns it into dup
+	glu  op.Tensor // (N, F) operand, act(gate)·up; kept for dw_down, see scratch.gluGrads
 	out  op.Tensor // (N, C) xMid + glu·w_down, the next layer's x
 	u    lowActs   // of the trained parts of frozen weights
 }
@@ -83,7 +83,7 @@ func (g *Graph) attentionForward(b *block) {
 // gradient of xMid in dx and leaves the gradient of x there.
 func (g *Graph) attentionBackward(b *block) {
 	r, s := g.r, &g.back
-	attn, dattn, dq, dk, dv := rowsOf(b.attn), rowsOf(s.dattn), rowsOf(s.dq), rowsOf(s.dk), rowsOf(s.dv)
+	attn, dattn, dq, dk, dv := rowsOf(b.attn), rowsOf(s.dattn), rowsOf(s.dqBack), rowsOf(s.dkBack), rowsOf(s.dv)
 	// xMid = x + attn·wo; the gradient of x begins as dx itself.
 	g.weightGrad(attn, s.dx, b.dw.wo)                           // dwo += attnᵀ·dx
 	g.linearBackward(b.w.wo, b.low.o, attn, s.dx, dattn, false) // dattn = dx·woᵀ
@@ -91,8 +91,8 @@ func (g *Graph) attentionBackward(b *block) {
 	r.AttentionBackward(op.AttentionBackward{Q: b.q, K: b.k, V: b.v, Out: b.attn, LSE: b.lse, DocStart: g.docStart,
 		DOut: s.dattn, Delta: s.delta, DQ: s.dq, DK: s.dk, DV: s.dv, Scale: g.scale})
 	// q and k were rotated; rotate their gradients back.
-	r.RoPE(op.RoPE{X: s.dq, Table: g.rope, Inverse: true})
-	r.RoPE(op.RoPE{X: s.dk, Table: g.rope, Inverse: true})
+	r.RoPE(op.RoPE{X: s.dq, Out: s.dqBack, Table: g.rope, Inverse: true})
+	r.RoPE(op.RoPE{X: s.dk, Out: s.dkBack, Table: g.rope, Inverse: true})
 	// q, k, v = y1·{wq, wk, wv}
 	dy := wanted(s.dy, b.attnDX)
 	g.weightGrads(b.dqkv)                                  // dwq, dwk, dwv +=
@@ -150,9 +150,9 @@ func (g *Graph) ffnBackward(b *block) {
 	r, s := g.r, &g.back
 	// out = xMid + glu·w_down; the gradient of xMid begins as dx itself.
 	g.weightGrad(b.glu, s.dx, b.dw.wDown)                             // dw_down += gluᵀ·dx
-	dglu, dup := b.glu, b.glu                                         // which take the place of glu
+	dglu, dup := s.gluGrads(b)                                        // glu itself, perhaps
 	g.linearBackward(b.w.wDown, b.low.down, b.glu, s.dx, dglu, false) // dglu = dx·w_downᵀ
-	// glu = act(gate)·up; dgate and dup are written, dup over dglu.
+	// glu = act(gate)·up; dgate and dup are written, dup perhaps over dglu.
 	r.GLUBackward(op.GLUBackward{Gate: b.gate, Up: b.up, DOut: dglu, DGate: s.dgate, DUp: dup, Act: g.act})
 	// gate, up = y2·{w_gate, w_up}
 	dy := wanted(s.dy, b.ffnDX)

@@ -46,13 +46,14 @@ func (g *Graph) linkGroups() {
 	for l := range g.blocks {
 		b := &g.blocks[l]
 		b.dqkv = []op.MatMul{
-			{A: b.y1, TransA: true, B: rowsOf(s.dq), C: b.dw.wq, Acc: true},
-			{A: b.y1, TransA: true, B: rowsOf(s.dk), C: b.dw.wk, Acc: true},
+			{A: b.y1, TransA: true, B: rowsOf(s.dqBack), C: b.dw.wq, Acc: true},
+			{A: b.y1, TransA: true, B: rowsOf(s.dkBack), C: b.dw.wk, Acc: true},
 			{A: b.y1, TransA: true, B: rowsOf(s.dv), C: b.dw.wv, Acc: true},
 		}
+		_, dup := s.gluGrads(b)
 		b.dgateDup = []op.MatMul{
 			{A: b.y2, TransA: true, B: s.dgate, C: b.dw.wGate, Acc: true},
-			{A: b.y2, TransA: true, B: b.glu, C: b.dw.wUp, Acc: true}, // glu holds dup by then
+			{A: b.y2, TransA: true, B: dup, C: b.dw.wUp, Acc: true},
 		}
 	}
 }
@@ -71,8 +72,9 @@ func (g *Graph) newActivations(suffix string) activations {
 	c := g.cfg
 	B, T, N := g.opt.Batch, g.opt.Context, g.Rows()
 	f32 := func(label string, dims ...int) op.Tensor { return g.mem.f32(label+suffix, dims...) }
+	operand := func(label string, dims ...int) op.Tensor { return g.mem.operand(label+suffix, dims...) }
 	return activations{
-		y1:   f32("y1", N, c.DModel),
+		y1:   operand("y1", N, c.DModel),
 		rms1: f32("rms_inv1", N),
 		q:    f32("q", B, T, c.Heads, c.HeadDim),
 		k:    f32("k", B, T, c.KVHeads, c.HeadDim),
@@ -80,11 +82,11 @@ func (g *Graph) newActivations(suffix string) activations {
 		attn: f32("attn", B, T, c.Heads, c.HeadDim),
 		lse:  f32("lse", B, c.Heads, T),
 		xMid: f32("x_mid", N, c.DModel),
-		y2:   f32("y2", N, c.DModel),
+		y2:   operand("y2", N, c.DModel),
 		rms2: f32("rms_inv2", N),
 		gate: f32("gate", N, c.FFN),
 		up:   f32("up", N, c.FFN),
-		glu:  f32("glu", N, c.FFN),
+		glu:  operand("glu", N, c.FFN),
 		u:    g.p.newLowActs(func(label string, rank int) op.Tensor { return f32(label, N, rank) }),
 	}
 }

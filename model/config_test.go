@@ -9,6 +9,7 @@ import (
 	"tezgah/op"
 	"tezgah/op/cpu"
 	"tezgah/op/ref"
+	"tezgah/tensor"
 )
 
 func TestPresets(t *testing.T) {
@@ -23,7 +24,7 @@ func TestPresets(t *testing.T) {
 		}
 		// Every preset fits a device with WebGPU's default limits.
 		lim := op.Limits{MaxBufferBytes: 256 << 20, MaxBindingBytes: 128 << 20}
-		if _, err := PredictMemory(c, ParamOptions{Grads: true, Moments: true}, TrainOptions{Batch: 1}, lim); err != nil {
+		if _, err := PredictMemory(c, ParamOptions{Grads: true, Moments: true}, TrainOptions{Batch: 1}, lim, tensor.F32); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -41,7 +42,7 @@ func TestAutoPreset(t *testing.T) {
 	all, train := ParamOptions{Grads: true, Moments: true}, TrainOptions{Batch: 4, Context: 256}
 	last := -1
 	for free := int64(128 << 20); free < 64<<30; free *= 2 {
-		name, cfg, plan, err := AutoPreset(4096, free, all, train, op.Limits{})
+		name, cfg, plan, err := AutoPreset(4096, free, all, train, op.Limits{}, tensor.F32)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,7 @@ func TestAutoPreset(t *testing.T) {
 	if last != strings.Index(strings.Join(Presets(), " "), "large") {
 		t.Error("32 GiB are not enough for large")
 	}
-	if _, _, _, err := AutoPreset(0, 1<<20, all, train, op.Limits{}); err == nil || !strings.Contains(err.Error(), "nano needs") {
+	if _, _, _, err := AutoPreset(0, 1<<20, all, train, op.Limits{}, tensor.F32); err == nil || !strings.Contains(err.Error(), "nano needs") {
 		t.Errorf("1 MiB: got error %v", err)
 	}
 }
@@ -109,7 +110,7 @@ func FuzzConfig(f *testing.F) {
 		if json.Unmarshal(data, &c) != nil || c.Validate() != nil {
 			return
 		}
-		plan, err := PredictMemory(c, ParamOptions{Grads: true, Moments8: true}, TrainOptions{Batch: 1}, op.Limits{})
+		plan, err := PredictMemory(c, ParamOptions{Grads: true, Moments8: true}, TrainOptions{Batch: 1}, op.Limits{}, tensor.F32)
 		if n := c.NumParams(); n < 1 || err == nil && plan.Total() < 4*int64(n) || c.FLOPsPerToken(c.Context) < 1 {
 			t.Errorf("%+v: %d parameters, plan of %d bytes, error %v", c, n, plan.Total(), err)
 		}
@@ -149,7 +150,7 @@ func TestMemory(t *testing.T) {
 		defer cpuBackend.Close()
 		for _, b := range []op.Backend{ref.New[float32](), cpuBackend} {
 			r := op.NewRunner(limited{b, o.lim})
-			plan := must[Plan](t)(PredictMemory(odd, o.p, o.t, o.lim))
+			plan := must[Plan](t)(PredictMemory(odd, o.p, o.t, o.lim, tensor.F32))
 			p := must[*Params](t)(NewParams(r, odd, o.p))
 			g := must[*Graph](t)(NewGraph(r, p, o.t))
 			if now, _ := b.MemoryBytes(); now != plan.Total() || now == 0 {
@@ -174,7 +175,7 @@ func TestMemory(t *testing.T) {
 func TestMemoryOptions(t *testing.T) {
 	c := must[Config](t)(Preset("small"))
 	total := func(p ParamOptions, o TrainOptions) int64 {
-		plan := must[Plan](t)(PredictMemory(c, p, o, op.Limits{F16: true}))
+		plan := must[Plan](t)(PredictMemory(c, p, o, op.Limits{F16: true}, tensor.F32))
 		if s := plan.String(); !strings.Contains(s, "weights") || !strings.Contains(s, "total") {
 			t.Errorf("plan prints as %q", s)
 		}
@@ -192,10 +193,10 @@ func TestMemoryOptions(t *testing.T) {
 	}
 	// A batch too large for a binding is refused by name.
 	lim := op.Limits{MaxBindingBytes: 128 << 20}
-	if _, err := PredictMemory(c, f32, TrainOptions{Batch: 64}, lim); err == nil || !strings.Contains(err.Error(), "smaller batch") {
+	if _, err := PredictMemory(c, f32, TrainOptions{Batch: 64}, lim, tensor.F32); err == nil || !strings.Contains(err.Error(), "smaller batch") {
 		t.Errorf("got error %v, want one that asks for a smaller batch", err)
 	}
-	if _, err := PredictMemory(c, f32, TrainOptions{Batch: maxDim, Context: maxDim}, op.Limits{}); err == nil {
+	if _, err := PredictMemory(c, f32, TrainOptions{Batch: maxDim, Context: maxDim}, op.Limits{}, tensor.F32); err == nil {
 		t.Error("an absurd batch was accepted")
 	}
 }

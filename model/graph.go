@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"tezgah/op"
+	"tezgah/tensor"
 )
 
 // TrainOptions are the sizes and the loss of one micro-step.
@@ -67,15 +68,33 @@ type scratch struct {
 	dq     op.Tensor // (B, T, H, D)
 	dk, dv op.Tensor // (B, T, KVH, D)
 	delta  op.Tensor // (B, H, T)
-	dgate  op.Tensor // (N, F)
 	du     op.Tensor // (N, r) gradient of a low-rank projection; absent without an adapter
+
+	// Operands.
+	dqBack op.Tensor // (B, T, H, D) dq rotated back: dq itself in float32
+	dkBack op.Tensor // (B, T, KVH, D) dk rotated back: dk itself in float32
+	dgate  op.Tensor // (N, F)
+	dup    op.Tensor // (N, F); absent in float32, see gluGrads
+
+	dglu op.Tensor // (N, F) gradient of glu; absent in float32, see gluGrads
+}
+
+// gluGrads is where the gradients of a layer's glu and up go. In float32 one after
+// the other takes glu's place; a glu of 16 bits has no room for dglu, which is a sum.
+func (s *scratch) gluGrads(b *block) (dglu, dup op.Tensor) {
+	if s.dglu.Ok() {
+		return s.dglu, s.dup
+	}
+	return b.glu, b.glu
 }
 
 // NewGraph allocates the activations for batches of opt.Batch sequences of
 // opt.Context tokens. When p has no gradients the graph can only evaluate, and
-// needs far less memory.
+// needs far less memory. What only products read has the backend's operand type as
+// it is now: op.Rounder's RoundProducts comes before NewGraph, and a graph made
+// while products round to 16 bits fails with an error when they no longer do.
 func NewGraph(r *op.Runner, p *Params, opt TrainOptions) (*Graph, error) {
-	mem := &memory{b: r.Backend(), lim: r.Backend().Limits()}
+	mem := &memory{b: r.Backend(), lim: r.Backend().Limits(), operands: op.OperandType(r.Backend())}
 	g, err := newGraph(mem, r, p, opt)
 	if err == nil {
 		op.WriteSlice(r, g.rope, ropeTable(p.cfg, 0, g.opt.Context))
@@ -129,7 +148,12 @@ func (g *Graph) newScratch() {
 		dk:    m.f32("dk", B, T, c.KVHeads, c.HeadDim),
 		dv:    m.f32("dv", B, T, c.KVHeads, c.HeadDim),
 		delta: m.f32("delta", B, c.Heads, T),
-		dgate: m.f32("dgate", N, c.FFN),
+		dgate: m.operand("dgate", N, c.FFN),
+	}
+	s := &g.back
+	s.dqBack, s.dkBack = m.operandOr(s.dq, "dq_back"), m.operandOr(s.dk, "dk_back")
+	if m.operands != tensor.F32 {
+		s.dglu, s.dup = m.f32("dglu", N, c.FFN), m.operand("dup", N, c.FFN)
 	}
 	if g.p.adapter != nil {
 		g.back.du = m.f32("du", N, g.p.opt.LoRA.Rank)

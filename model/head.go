@@ -11,12 +11,13 @@ import (
 // never exist at once: rows go through in chunks, and with gradients each
 // chunk goes back at once, before the next overwrites it.
 type head struct {
-	x      op.Tensor // (N, C) the last layer's output
-	y      op.Tensor // (N, C) final_norm(x)
-	rmsInv op.Tensor // (N)
-	logits op.Tensor // (R, V), R rows of a chunk
-	loss   op.Tensor // (N) nats
-	sum    op.Tensor // (1) Σ loss since the last LossSum
+	x       op.Tensor // (N, C) the last layer's output
+	y       op.Tensor // (N, C) operand, final_norm(x)
+	rmsInv  op.Tensor // (N)
+	logits  op.Tensor // (R, V), R rows of a chunk
+	dlogits op.Tensor // (R, V) operand, their gradient: logits itself in float32
+	loss    op.Tensor // (N) nats
+	sum     op.Tensor // (1) Σ loss since the last LossSum
 
 	w, dw, norm, dnorm op.Tensor // lm_head (C, V), or tok_emb (V, C) when tied; final_norm (C)
 	gain               op.Tensor // (C) final_norm in float32
@@ -36,7 +37,7 @@ func (g *Graph) newHead() {
 	m.purpose = "activations"
 	h := &g.head
 	h.x = g.blocks[len(g.blocks)-1].out
-	h.y = g.residual("y_final")
+	h.y = m.operand("y_final", N, g.cfg.DModel)
 	h.rmsInv = m.f32("rms_inv_final", N)
 	h.loss = m.f32("loss", N)
 	h.sum = m.f32("loss_sum", 1)
@@ -46,6 +47,9 @@ func (g *Graph) newHead() {
 	}
 	m.purpose = "logits chunk"
 	h.logits = m.f32("logits", g.chunkRows(), g.cfg.VocabSize)
+	if h.dlogits = h.logits; p.trains() {
+		h.dlogits = m.operandOr(h.logits, "dlogits")
+	}
 }
 
 // chunkRows is R: what the option asks for, or as many rows as fit logitsBytes
@@ -71,9 +75,9 @@ func (g *Graph) headForwardBackward(gradScale float32) {
 	g.finalNorm()
 	for lo := 0; lo < g.Rows(); lo += h.logits.Dims[0] {
 		c := g.chunkLogits(lo)
-		r.CrossEntropy(op.CrossEntropy{Logits: c.logits, Targets: c.targets, Loss: c.loss, Grad: true, Ignore: IgnoreIndex,
+		dlogits := c.dlogits // perhaps in place
+		r.CrossEntropy(op.CrossEntropy{Logits: c.logits, DLogits: dlogits, Targets: c.targets, Loss: c.loss, Grad: true, Ignore: IgnoreIndex,
 			LabelSmoothing: float32(g.opt.LabelSmoothing), ZLoss: float32(g.opt.ZLoss), GradScale: gradScale})
-		dlogits := c.logits // in place
 		dy := s.dy.RowRange(lo, lo+c.rows)
 		if g.cfg.Tied { // logits = y·tok_embᵀ
 			g.weightGrad(dlogits, c.y, h.dw)               // dtok_emb += dlogitsᵀ·y
@@ -135,6 +139,7 @@ type lossChunk struct {
 	rows    int
 	y       op.Tensor // (rows, C)
 	logits  op.Tensor // (rows, V)
+	dlogits op.Tensor // (rows, V)
 	targets op.Tensor // (rows)
 	loss    op.Tensor // (rows)
 }
@@ -146,6 +151,7 @@ func (g *Graph) chunk(lo int) lossChunk {
 		rows:    rows,
 		y:       h.y.RowRange(lo, lo+rows),
 		logits:  h.logits.RowRange(0, rows),
+		dlogits: h.dlogits.RowRange(0, rows),
 		targets: op.Of(g.targets.Buf, lo, rows),
 		loss:    op.Of(h.loss.Buf, lo, rows),
 	}

@@ -304,7 +304,7 @@ func TestLoRAMemory(t *testing.T) {
 			b := ref.New[float32]()
 			lim := op.Limits{F16: true, MaxBufferBytes: 1 << 20, MaxBindingBytes: 400 << 10}
 			r := op.NewRunner(limited{b, lim})
-			plan := must[Plan](t)(PredictMemory(odd, o, opt, lim))
+			plan := must[Plan](t)(PredictMemory(odd, o, opt, lim, tensor.F32))
 			p := must[*Params](t)(NewParams(r, odd, o))
 			g := must[*Graph](t)(NewGraph(r, p, opt))
 			if now, _ := b.MemoryBytes(); now != plan.Total() || !strings.Contains(plan.String(), "adapter") {
@@ -324,8 +324,8 @@ func TestLoRAMemory(t *testing.T) {
 		}
 	}
 	small := must[Config](t)(Preset("small"))
-	full := must[Plan](t)(PredictMemory(small, ParamOptions{Grads: true, Moments: true}, TrainOptions{Batch: 1}, op.Limits{}))
-	lora := must[Plan](t)(PredictMemory(small, ParamOptions{Grads: true, Moments: true, LoRA: LoRA{Rank: 16}}, TrainOptions{Batch: 1}, op.Limits{}))
+	full := must[Plan](t)(PredictMemory(small, ParamOptions{Grads: true, Moments: true}, TrainOptions{Batch: 1}, op.Limits{}, tensor.F32))
+	lora := must[Plan](t)(PredictMemory(small, ParamOptions{Grads: true, Moments: true, LoRA: LoRA{Rank: 16}}, TrainOptions{Batch: 1}, op.Limits{}, tensor.F32))
 	if saved := full.Total() - lora.Total(); saved < 10*int64(small.NumParams()) {
 		t.Errorf("full training needs %s, LoRA %s\n%v", FormatBytes(full.Total()), FormatBytes(lora.Total()), lora)
 	}

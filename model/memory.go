@@ -51,12 +51,14 @@ func FormatBytes(n int64) string {
 
 // PredictMemory says what NewParams and NewGraph will allocate with these
 // arguments, the optimizer's work space included, without allocating it. An
-// error means that they would fail too, and says why.
-func PredictMemory(cfg Config, p ParamOptions, t TrainOptions, lim op.Limits) (Plan, error) {
+// error means that they would fail too, and says why. operands is the type of
+// operand tensors on the device when NewGraph is called; see op.OperandType.
+func PredictMemory(cfg Config, p ParamOptions, t TrainOptions, lim op.Limits, operands tensor.DType) (Plan, error) {
 	params, mem, err := planParams(cfg, p, lim)
 	if err != nil {
 		return Plan{}, err
 	}
+	mem.operands = operands
 	if _, err := newGraph(mem, nil, params, t); err != nil {
 		return Plan{}, err
 	}
@@ -85,12 +87,13 @@ func planParams(cfg Config, p ParamOptions, lim op.Limits) (*Params, *memory, er
 // counts, and hands out buffers that nobody may compute with. The first error
 // stays and makes later calls do nothing.
 type memory struct {
-	b       op.Backend // nil: plan only
-	lim     op.Limits
-	purpose string // label of the plan row that buffers are counted in
-	rows    []PlanRow
-	bufs    []op.Buffer
-	err     error
+	b        op.Backend // nil: plan only
+	lim      op.Limits
+	operands tensor.DType // type of operand tensors
+	purpose  string       // label of the plan row that buffers are counted in
+	rows     []PlanRow
+	bufs     []op.Buffer
+	err      error
 }
 
 // buf returns a zeroed buffer of n elements.
@@ -118,9 +121,22 @@ func (m *memory) buf(label string, t tensor.DType, n int) op.Buffer {
 	return b
 }
 
-// f32 and i32 return a zeroed tensor in a buffer of its own.
+// f32, i32 and operand return a zeroed tensor in a buffer of its own. An operand is
+// what nothing but products read; see op.Rounder.
 func (m *memory) f32(label string, dims ...int) op.Tensor { return m.tensor(label, tensor.F32, dims) }
 func (m *memory) i32(label string, dims ...int) op.Tensor { return m.tensor(label, tensor.I32, dims) }
+func (m *memory) operand(label string, dims ...int) op.Tensor {
+	return m.tensor(label, m.operands, dims)
+}
+
+// operandOr is operand where that is smaller than float32, else t itself: the
+// operation that writes it then works in place.
+func (m *memory) operandOr(t op.Tensor, label string) op.Tensor {
+	if m.operands == tensor.F32 {
+		return t
+	}
+	return m.operand(label, t.Dims[:t.Rank]...)
+}
 
 func (m *memory) tensor(label string, t tensor.DType, dims []int) op.Tensor {
 	n := 1

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"tezgah/op"
+	"tezgah/tensor"
 )
 
 // presets, smallest first. All fit WebGPU's default limits: no single tensor
@@ -51,8 +52,8 @@ func Preset(name string) (Config, error) {
 
 // AutoPreset returns the largest preset whose training fits freeBytes and the
 // limits, with its memory plan. vocab replaces the preset's vocabulary when it
-// is not 0, t.Context its context.
-func AutoPreset(vocab int, freeBytes int64, p ParamOptions, t TrainOptions, lim op.Limits) (string, Config, Plan, error) {
+// is not 0, t.Context its context. operands is as PredictMemory has it.
+func AutoPreset(vocab int, freeBytes int64, p ParamOptions, t TrainOptions, lim op.Limits, operands tensor.DType) (string, Config, Plan, error) {
 	var last error
 	for i := len(presets) - 1; i >= 0; i-- {
 		cfg, err := Preset(presets[i].name)
@@ -65,7 +66,7 @@ func AutoPreset(vocab int, freeBytes int64, p ParamOptions, t TrainOptions, lim 
 		if t.Context != 0 {
 			cfg.Context = t.Context
 		}
-		plan, err := PredictMemory(cfg, p, t, lim)
+		plan, err := PredictMemory(cfg, p, t, lim, operands)
 		switch {
 		case err != nil:
 			last = err

@@ -64,7 +64,7 @@ func AutoModel(c Config, b op.Backend) (model.Config, error) {
 	free, last := lim.FreeBytes, error(nil)
 	for {
 		t := Trainer{cfg: c, backend: b}
-		name, m, least, err := model.AutoPreset(vocab, free, t.paramOptions(lim), t.graphOptions(), lim)
+		name, m, least, err := model.AutoPreset(vocab, free, t.paramOptions(lim), t.graphOptions(), lim, op.OperandType(b))
 		if err != nil && last != nil {
 			err = fmt.Errorf("no preset fits: %w; use a smaller batch, a shorter context or recompute", last)
 		}

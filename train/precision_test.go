@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"errors"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,13 +10,12 @@ import (
 
 	"tezgah/checkpoint"
 	"tezgah/op"
+	"tezgah/op/ref"
 	"tezgah/runlog"
 	"tezgah/tensor"
 )
 
-// rounding is a backend with matrix units that round the input of products as
-// GPUs do: the first operand of a plain product, which is enough for a test.
-// Gradients beyond float16's range become infinite there.
+// rounding is a backend that says that it has matrix units, and may find them slow.
 type rounding struct {
 	op.Backend
 	to    tensor.DType
@@ -40,39 +38,8 @@ func (r *rounding) RoundProducts(t tensor.DType) error {
 	return nil
 }
 
-func (r *rounding) MatMul(a op.MatMul) error {
-	if r.to == tensor.F32 {
-		return r.Backend.MatMul(a)
-	}
-	x := make([]float32, a.A.Len())
-	if err := r.Backend.Read(tensor.Bytes(x), a.A); err != nil {
-		return err
-	}
-	for i, v := range x {
-		if r.to == tensor.F16 && math.Abs(float64(v)) > tensor.MaxF16 {
-			x[i] = float32(math.Inf(1)) // as the conversion on a GPU does
-		} else if r.to == tensor.F16 {
-			x[i] = tensor.FromF16(tensor.ToF16(v))
-		} else {
-			x[i] = tensor.FromBF16(tensor.ToBF16(v))
-		}
-	}
-	buf, err := r.Backend.Alloc("rounded", tensor.F32, len(x))
-	if err != nil {
-		return err
-	}
-	defer r.Backend.Free(buf)
-	a.A = op.Of(buf, 0, a.A.Rows(), a.A.Cols())
-	if err := r.Backend.Write(a.A, tensor.Bytes(x)); err != nil {
-		return err
-	}
-	return r.Backend.MatMul(a)
-}
-
-func openRounding() (op.Backend, error) {
-	b, err := openCPU()
-	return &rounding{Backend: b, types: []tensor.DType{tensor.BF16, tensor.F16}}, err
-}
+// openRounding opens a backend whose products round to either type.
+func openRounding() (op.Backend, error) { return ref.New[float32](), nil }
 
 // TestPrecisionOfProducts trains with rounded products: the loss falls about as
 // far as in float32, and is not the same.
@@ -97,12 +64,38 @@ func TestPrecisionOfProducts(t *testing.T) {
 	}
 }
 
+// TestPlanCountsOperands: the plan of a run whose products round is what the run
+// allocates, and so is what is predicted from the device's abilities alone.
+func TestPlanCountsOperands(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	cfg.Precision = BF16
+	tr, err := New(cfg, Options{Dir: filepath.Join(dir, "run"), Open: openRounding})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	info, err := tr.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, _ := tr.backend.MemoryBytes()
+	can, err1 := tr.cfg.PredictMemory(tr.backend.Limits(), []tensor.DType{tensor.BF16})
+	cannot, err2 := tr.cfg.PredictMemory(tr.backend.Limits(), []tensor.DType{tensor.F16})
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	if info.Plan.Total() != now || can.Total() != now || cannot.Total() == now {
+		t.Errorf("%d bytes are allocated, the plan says %d, the prediction %d, and in float32 %d", now, info.Plan.Total(), can.Total(), cannot.Total())
+	}
+}
+
 // TestLossScaleResumes: overflows halve the scale, and a run that was interrupted
 // goes on with the scale that it had, to the bit.
 func TestLossScaleResumes(t *testing.T) {
 	dir := t.TempDir()
 	cfg := tinyConfig(writeData(t, dir, 1))
-	cfg.Precision = F16
+	cfg.Precision, cfg.Accum = F16, 1
 	whole, parts := filepath.Join(dir, "whole"), filepath.Join(dir, "parts")
 	run := func(ctx context.Context, tr *Trainer, err error) error {
 		t.Helper()

@@ -16,7 +16,7 @@ func (t *Trainer) plan() (model.Plan, error) {
 	}
 	lim := t.backend.Limits()
 	params, graph := t.paramOptions(lim), t.graphOptions()
-	plan, err := model.PredictMemory(t.cfg.Model, params, graph, lim)
+	plan, err := model.PredictMemory(t.cfg.Model, params, graph, lim, op.OperandType(t.backend))
 	if err != nil {
 		return plan, err
 	}

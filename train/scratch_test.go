@@ -96,7 +96,7 @@ func TestAutoModelLeavesRoomForScratch(t *testing.T) {
 	micro, _ := model.Preset("micro")
 	micro.VocabSize = 300
 	micro.Context = 8
-	plan, err := model.PredictMemory(micro, model.ParamOptions{Grads: true, Moments: true}, model.TrainOptions{Batch: 1, Context: 8}, op.Limits{})
+	plan, err := model.PredictMemory(micro, model.ParamOptions{Grads: true, Moments: true}, model.TrainOptions{Batch: 1, Context: 8}, op.Limits{}, tensor.F32)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,14 @@
 package webgpu
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"tezgah/gpu"
+	"tezgah/model"
 	"tezgah/op"
 	"tezgah/op/optest"
 	"tezgah/tensor"
@@ -60,4 +63,85 @@ func TestOperandTensorsAnyShape(t *testing.T) {
 	operandSuite(t, gpu.Options{}, func(b *Backend) {
 		b.norm, b.ropeHeads, b.loss = &normShape{1, 1, 1}, -1, &lossShape{}
 	})
+}
+
+// TestOperandGraph runs a model whose activations are operand tensors and one whose
+// activations are float32, both with products on matrix units: they evaluate to the
+// same bits, and their gradients are alike.
+func TestOperandGraph(t *testing.T) {
+	b := matrixBackend(t)
+	defer b.Close()
+	// All products are large enough for the units whatever their operands are.
+	cfg := model.Config{VocabSize: 131, Context: 40, DModel: 48, Layers: 2, Heads: 3, KVHeads: 1, HeadDim: 16, FFN: 81}.WithDefaults()
+	for _, typ := range b.Rounding() {
+		for _, tied := range []bool{false, true} {
+			cfg.Tied = tied
+			if err := checkOperandGraph(b, cfg, typ); err != nil {
+				t.Errorf("%v, tied %t: %v", typ, tied, err)
+			}
+		}
+	}
+}
+
+func checkOperandGraph(b *Backend, cfg model.Config, typ tensor.DType) error {
+	defer b.RoundProducts(tensor.F32)
+	r := op.NewRunner(b)
+	p, err := model.NewParams(r, cfg, model.ParamOptions{Grads: true})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.Init(3); err != nil {
+		return err
+	}
+	tokens, targets := make([]int32, 2*cfg.Context), make([]int32, 2*cfg.Context)
+	for i := range tokens {
+		tokens[i], targets[i] = int32(i*13%cfg.VocabSize), int32((i*7+1)%cfg.VocabSize)
+	}
+	var loss [2]float64
+	var grads [2][]float32
+	for i, graphType := range []tensor.DType{tensor.F32, typ} {
+		if err := b.RoundProducts(graphType); err != nil {
+			return err
+		}
+		g, err := model.NewGraph(r, p, model.TrainOptions{Batch: 2, LabelSmoothing: 0.1, ZLoss: 1e-3})
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		if err := b.RoundProducts(typ); err != nil {
+			return err
+		}
+		if err := g.Evaluate(tokens, targets, nil); err != nil {
+			return err
+		}
+		if loss[i], err = g.LossSum(); err != nil {
+			return err
+		}
+		if err := g.MicroStep(tokens, targets, nil, 1/float32(len(tokens))); err != nil {
+			return err
+		}
+		for _, s := range p.Grads() {
+			v := make([]float32, s.T.Len())
+			if err := op.ReadSlice(r, v, s.T); err != nil {
+				return err
+			}
+			grads[i] = append(grads[i], v...)
+			r.Zero(s.T)
+		}
+	}
+	if loss[0] != loss[1] || !(loss[0] > 0) {
+		return fmt.Errorf("losses %v in float32, %v with operand tensors", loss[0], loss[1])
+	}
+	// The loss's kernels differ in the order of their sums, so that here and there a
+	// gradient is rounded to the next number: far less than the whole, not a pattern.
+	var dot, wide, narrow float64
+	for i, x := range grads[0] {
+		y := float64(grads[1][i])
+		dot, wide, narrow = dot+float64(x)*y, wide+float64(x)*float64(x), narrow+y*y
+	}
+	if cos := dot / math.Sqrt(wide*narrow); !(cos > 0.99999 && math.Abs(wide/narrow-1) < 1e-3) {
+		return fmt.Errorf("the gradients' cosine is %v, their norms %v and %v", cos, math.Sqrt(wide), math.Sqrt(narrow))
+	}
+	return nil
 }

@@ -64,7 +64,7 @@ func (s *Service) planSize(set RunSettings, want settled, out map[string]any) er
 	if err != nil {
 		return err
 	}
-	mem, err := cfg.PredictMemory(info.limits)
+	mem, err := cfg.PredictMemory(info.limits, info.rounding)
 	if err != nil {
 		return err
 	}

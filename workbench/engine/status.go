@@ -11,6 +11,7 @@ import (
 	"tezgah/checkpoint"
 	"tezgah/model"
 	"tezgah/op"
+	"tezgah/tensor"
 )
 
 // status is GET /api/status.
@@ -53,10 +54,11 @@ func (s *Service) status(c *call) error {
 
 // deviceInfo is what is known of a device from having opened it.
 type deviceInfo struct {
-	words  string // as the backend calls itself
-	limits op.Limits
-	notice string
-	at     time.Time
+	words    string // as the backend calls itself
+	limits   op.Limits
+	rounding []tensor.DType // what its products can round to
+	notice   string
+	at       time.Time
 }
 
 // devices remembers what was found out about devices.
@@ -120,7 +122,11 @@ func (s *Service) look(id string) (deviceInfo, error) {
 		return deviceInfo{}, err
 	}
 	defer b.Close()
-	return deviceInfo{b.Device(), b.Limits(), notice, time.Now()}, nil
+	info := deviceInfo{words: b.Device(), limits: b.Limits(), notice: notice, at: time.Now()}
+	if r, ok := b.(op.Rounder); ok {
+		info.rounding = r.Rounding()
+	}
+	return info, nil
 }
 
 // open opens a device; an empty id is the default.
