@@ -185,7 +185,10 @@ func (i *instance) adapter(d vk.PhysicalDevice) (a Adapter, err error) {
 	if err := a.chooseQueue(); err != nil {
 		return a, err
 	}
-	if ext[extMatrix] && f.matrix.CooperativeMatrix != 0 && a.F16 && f.v12.VulkanMemoryModel != 0 {
+	// Kernels compiled from WGSL have atomics of the device's scope, which the memory model
+	// of the matrix kernels forbids without a feature of its own.
+	model := f.v12.VulkanMemoryModel != 0 && f.v12.VulkanMemoryModelDeviceScope != 0
+	if ext[extMatrix] && f.matrix.CooperativeMatrix != 0 && a.F16 && model {
 		a.BF16 = ext[extBF16] && f.bf16.ShaderBFloat16Type != 0 && f.bf16.ShaderBFloat16CooperativeMatrix != 0
 		a.Matrix2 = ext[extMat2] && f.hasMatrix2()
 		a.Matrix = shapes(i.matrixShapes(d), a.BF16)

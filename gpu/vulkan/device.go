@@ -72,6 +72,7 @@ func (d *Device) create() error {
 	enable(true, &f.v13.Maintenance4)
 	if matrix {
 		enable(true, &f.v12.VulkanMemoryModel)
+		enable(true, &f.v12.VulkanMemoryModelDeviceScope)
 		enable(true, &f.matrix.CooperativeMatrix)
 		names = append(names, extMatrix)
 	}
