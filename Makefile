@@ -1,12 +1,12 @@
 # Everything here needs Go alone. Tests that need a GPU are skipped, by name,
 # where there is none, unless TEZGAH_REQUIRE_GPU=1 makes that a failure. Tests in
 # a browser run with TEZGAH_REQUIRE_BROWSER=1, which needs Node and Chromium.
-# .ci/run installs all of it and sets both.
+# .ci/run installs all of it, sets both, and adds test-matrix.
 
 GO ?= go
 export CGO_ENABLED = 0
 
-.PHONY: build web test test-gpu test-browser test-web check bench bench-gemm
+.PHONY: build web test test-gpu test-matrix test-browser test-web check bench bench-gemm
 
 build:
 	$(GO) build -o bin/tezgah ./cmd/tezgah
@@ -24,14 +24,31 @@ test: check
 	@if [ "$$TEZGAH_REQUIRE_BROWSER" = 1 ]; then $(MAKE) test-browser test-web; \
 	else echo "tests in a browser were left out: set TEZGAH_REQUIRE_BROWSER=1 to run them"; fi
 
-# The other way to a GPU, and the first one under Vulkan's validation layer, which
-# must have nothing to say.
+# The other way to a GPU, and the first one under Vulkan's validation layer.
 GPU_TESTS = ./gpu/... ./op/webgpu/...
 test-gpu:
 	TEZGAH_BACKEND=webgpu $(GO) test $(GPU_TESTS)
-	@out=$$(mktemp); TEZGAH_VALIDATE=1 $(GO) test -count=1 -v $(GPU_TESTS) >$$out 2>&1 || { cat $$out; exit 1; }; \
-	if grep -E 'Validation (Error|Warning)|VUID-' $$out; then echo "the validation layer complains"; exit 1; fi; \
-	grep '^ok' $$out; rm -f $$out
+	@$(call validated,$(GPU_TESTS))
+
+# Runs tests under the validation layer, which must have nothing to say.
+define validated
+out=$$(mktemp); TEZGAH_VALIDATE=1 $(GO) test -count=1 -v $(1) >$$out 2>&1 || { cat $$out; exit 1; }; \
+if grep -E 'Validation (Error|Warning)|VUID-' $$out; then echo "the validation layer complains"; exit 1; fi; \
+grep '^ok' $$out; rm -f $$out
+endef
+
+# The matrix units, which llvmpipe has in a newer Mesa than Debian 12's: in a newer one
+# that is unpacked and not installed, with its validation layer. Left out are tests that
+# these units do not touch and that take long. A machine that cannot have that Mesa
+# is told so and goes on, unless TEZGAH_REQUIRE_MATRIX=1 makes it a failure.
+MATRIX_TESTS = -skip '^(TestSuiteLeast|TestOtherShapes)$$' ./gpu/... ./op/webgpu
+test-matrix:
+	@mesa=$$(scripts/newer-mesa/get 2>&1); case $$? in \
+	0) cat $$mesa/about;; \
+	75) echo "tests of the matrix units were left out: $$mesa"; test "$$TEZGAH_REQUIRE_MATRIX" != 1; exit;; \
+	*) echo "$$mesa"; exit 1;; \
+	esac; \
+	export TEZGAH_REQUIRE_MATRIX=1; $(call validated,-exec "$(CURDIR)/scripts/newer-mesa/run $$mesa" $(MATRIX_TESTS))
 
 # Compiled to wasm, in headless Chromium: the device layer and the operations; and
 # what stands on files or the processor's vectors, in a worker as in the workbench's

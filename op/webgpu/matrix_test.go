@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"tezgah/gpu"
@@ -11,11 +12,15 @@ import (
 	"tezgah/tensor"
 )
 
-// matrixBackend is a backend with matrix units, or the test is skipped.
+// matrixBackend is a backend with matrix units, or the test is skipped;
+// TEZGAH_REQUIRE_MATRIX=1 makes their absence a failure.
 func matrixBackend(t *testing.T) *Backend {
 	t.Helper()
 	b := open(t, gpu.Options{}, Options{})
 	if len(b.Rounding()) == 0 {
+		if os.Getenv("TEZGAH_REQUIRE_MATRIX") == "1" {
+			t.Fatalf("TEZGAH_REQUIRE_MATRIX=1, but %s has no matrix units that can be reached", b.Device())
+		}
 		t.Skipf("%s has no matrix units that can be reached", b.Device())
 	}
 	return b
