@@ -180,7 +180,7 @@ func roundUp(n, unit int) int { return ceil(n, unit) * unit }
 // matrixProduct runs one product of 16-bit operands over depth of K.
 func (b *Backend) matrixProduct(a op.MatMul, t matrix.Tile, sa, sb operand, depth, splits int) error {
 	m, n, _ := a.Sizes()
-	direct := splits == 1 && n%4 == 0
+	direct := splits == 1 && n%4 == 0 && !(a.Acc && a.Residual.Ok())
 	c := b.begin(b.matrixKernel(t, a.TransA, b.matrix.rounding))
 	c.memory(sa.mem, sa.offset, sa.bytes, false)
 	c.memory(sb.mem, sb.offset, sb.bytes, false)

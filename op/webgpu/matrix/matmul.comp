@@ -1,4 +1,4 @@
-// A matrix product on the GPU's matrix units: C = A·B, + C, + R.
+// A matrix product on the GPU's matrix units: C = A·B, + C or + R.
 //
 // A is stored (M, K), or (K, M) with TURNED; B is stored (K, N). Both are 16-bit
 // floats (bfloat16 when compiled with -DBF16) whose rows are whole 16 bytes; K is a
@@ -51,7 +51,7 @@ layout(set = 0, binding = 4) uniform Dims {
   uint strideA, strideB; // of rows, in uvec4
   uint strideC;          // of rows of C and R, in vec4
   uint slices;           // of BK, of one part along K
-  uint mode;             // 1: + C, 2: + R
+  uint mode;             // 0, 1: + C, or 2: + R
   uint partC;            // vec4s between the results of two parts along K
   uint m, quads;         // of C: rows, and vec4s of a row
 };
@@ -126,21 +126,31 @@ void multiply(uint subRow, uint subCol) {
   }
 }
 
-// put writes a row of fragments, which begins at (row, quad) of C.
+// put writes a row of fragments, which begins at (row, quad) of C. What is added is
+// read before anything is written, all of it at once: C could be the same memory.
+const uint PUTS = XM * QUADS / LANES; // vec4s of a thread
 void put(uint i, uint row, uint quad) {
+  vec4 old[PUTS];
+  if (mode == 1)
+    [[unroll]] for (uint e = 0; e < PUTS; e++) {
+      uint at = e * LANES + gl_SubgroupInvocationID;
+      old[e] = c[(row + at / QUADS) * strideC + quad + at % QUADS];
+    }
+  else if (mode == 2)
+    [[unroll]] for (uint e = 0; e < PUTS; e++) {
+      uint at = e * LANES + gl_SubgroupInvocationID;
+      old[e] = r[(row + at / QUADS) * strideC + quad + at % QUADS];
+    }
+  else
+    [[unroll]] for (uint e = 0; e < PUTS; e++) old[e] = vec4(0.0);
   uint stage = gl_SubgroupID * STAGE;
   [[unroll]] for (uint j = 0; j < FN; j++)
     coopMatStore(sum[i * FN + j], near, stage + j * XN / 4, STEP_C, gl_CooperativeMatrixLayoutRowMajor);
   subgroupBarrier();
-  [[unroll]] for (uint e = 0; e < XM * QUADS; e += LANES) {
-    uint at = e + gl_SubgroupInvocationID, y = row + at / QUADS, x = quad + at % QUADS;
-    vec4 v = uintBitsToFloat(near[stage + at / QUADS * STEP_C + at % QUADS]);
-    if (y < m && x < quads) {
-      uint to = y * strideC + x;
-      if ((mode & 1) != 0) v += c[to];
-      if ((mode & 2) != 0) v += r[to];
-      c[gl_WorkGroupID.z * partC + to] = v;
-    }
+  [[unroll]] for (uint e = 0; e < PUTS; e++) {
+    uint at = e * LANES + gl_SubgroupInvocationID, y = row + at / QUADS, x = quad + at % QUADS;
+    vec4 v = uintBitsToFloat(near[stage + at / QUADS * STEP_C + at % QUADS]) + old[e];
+    if (y < m && x < quads) c[gl_WorkGroupID.z * partC + y * strideC + x] = v;
   }
   subgroupBarrier();
 }
