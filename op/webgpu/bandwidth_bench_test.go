@@ -43,6 +43,7 @@ func BenchmarkBandwidth(tb *testing.B) {
 	m.ropes()
 	m.loss()
 	m.others()
+	m.operands()
 }
 
 // show measures call, made on one set of tensors after the other.

@@ -21,8 +21,11 @@ const rowQuads = 8
 // logits, the smallest that keeps a row in registers, so that several fit on a
 // multiprocessor; 0 where the device has none so large.
 func (b *Backend) rowThreads(v int) int {
-	l := b.dev.Limits()
-	for threads := 256; threads <= min(l.Invocations, l.WorkgroupSizeX, 1024); threads *= 2 {
+	l, least := b.dev.Limits(), 256
+	if b.lossRow != 0 {
+		least = b.lossRow
+	}
+	for threads := least; threads > 0 && threads <= min(l.Invocations, l.WorkgroupSizeX, 1024); threads *= 2 {
 		if v%4 == 0 && v/4 <= threads*rowQuads {
 			return threads
 		}
@@ -65,7 +68,7 @@ func (b *Backend) crossEntropy16(a op.CrossEntropy) error {
 		return b.crossEntropyPairs(a)
 	}
 	k, groups := b.lossKernel(shape, true, isBrain(a.DLogits)), min(rows, shape.groups)
-	if threads > 0 && b.loss == nil {
+	if threads > 0 {
 		quads := ceil(v/4, threads)
 		v := variant{name: "cross_entropy_row16", c: [10]int32{int32(threads), int32(quads), bit(isBrain(a.DLogits))}}
 		k, groups = b.kernel(v, func() []define {

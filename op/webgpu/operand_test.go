@@ -57,12 +57,18 @@ func TestOperandTensorsLeast(t *testing.T) {
 	operandSuite(t, gpu.Options{DisableF16: true, DisableSubgroups: true, ForceDefaultLimits: true}, nil)
 }
 
-// TestOperandTensorsAnyShape takes the kernels that do without whole vectors, and the
-// loss's two passes.
+// TestOperandTensorsAnyShape takes the kernels that do without whole vectors.
 func TestOperandTensorsAnyShape(t *testing.T) {
 	operandSuite(t, gpu.Options{}, func(b *Backend) {
-		b.norm, b.ropeHeads, b.loss = &normShape{1, 1, 1}, -1, &lossShape{}
+		b.norm, b.ropeHeads, b.loss, b.lossRow = &normShape{1, 1, 1}, -1, &lossShape{}, -1
 	})
+}
+
+// TestOperandTensorsTwoPasses takes the loss's two passes over a row, and rows of
+// other numbers of threads than are chosen.
+func TestOperandTensorsTwoPasses(t *testing.T) {
+	operandSuite(t, gpu.Options{}, func(b *Backend) { b.loss, b.lossRow = &lossShape{1, 2, 2}, -1 })
+	operandSuite(t, gpu.Options{}, func(b *Backend) { b.ropeHeads, b.lossRow = 1, 128 })
 }
 
 // TestOperandGraph runs a model whose activations are operand tensors and one whose
@@ -72,7 +78,7 @@ func TestOperandGraph(t *testing.T) {
 	b := matrixBackend(t)
 	defer b.Close()
 	// All products are large enough for the units whatever their operands are.
-	cfg := model.Config{VocabSize: 131, Context: 40, DModel: 48, Layers: 2, Heads: 3, KVHeads: 1, HeadDim: 16, FFN: 81}.WithDefaults()
+	cfg := model.Config{VocabSize: 131, Context: 40, DModel: 48, Layers: 1, Heads: 3, KVHeads: 1, HeadDim: 16, FFN: 81}.WithDefaults()
 	for _, typ := range b.Rounding() {
 		for _, tied := range []bool{false, true} {
 			cfg.Tied = tied
