@@ -82,7 +82,7 @@ func (e *env) nearlyRounded(x, exact *tens, bound func(i int) float64) {
 		want[i] = float64(roundTo(x.typ, float32(v)))
 	}
 	e.compareTo(x.label, x, x.after(), want, func(i int) float64 {
-		if bound == nil {
+		if bound == nil || math.IsNaN(want[i]) || math.IsInf(want[i], 0) {
 			return 0
 		}
 		return bound(i) + 2*halfStep(x.typ, want[i])
