@@ -51,7 +51,7 @@ func headDefines(d int) []define { return []define{u("D", d), u("DQ", (d+3)/4)} 
 // Attention computes the output and LSE by tiles.
 func (b *Backend) Attention(a op.Attention) error {
 	d, doc := a.Q.Dims[3], a.DocStart.Ok()
-	if b.matrixAttends(d, doc) {
+	if b.matrixAttends(d, doc) && b.attentionConverts(a.Q, a.K, a.V) {
 		return b.matrixAttention(a)
 	}
 	dq := (d + 3) / 4
@@ -158,7 +158,7 @@ func (b *Backend) backwardKernel(name string, d int, doc bool) (*kernel, backwar
 func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 	dims, kvh, doc := a.Q.Dims, a.K.Dims[2], a.DocStart.Ok()
 	d, rows := dims[3], dims[0]*dims[1]*dims[2]
-	if b.matrixAttends(d, doc) {
+	if b.matrixAttends(d, doc) && b.attentionConverts(a.Q, a.K, a.V, a.DOut, a.Out) {
 		return b.matrixAttentionBackward(a)
 	}
 	stats := uint64(8 * rows)

@@ -181,9 +181,9 @@ func roundUp(n, unit int) int { return ceil(n, unit) * unit }
 func (b *Backend) matrixProduct(a op.MatMul, t matrix.Tile, sa, sb operand, depth, splits int) error {
 	m, n, _ := a.Sizes()
 	direct := splits == 1 && n%4 == 0 && !(a.Acc && a.Residual.Ok())
-	c := b.begin(b.matrixKernel(t, a.TransA, b.matrix.rounding))
-	c.memory(sa.mem, sa.offset, sa.bytes, false)
-	c.memory(sb.mem, sb.offset, sb.bytes, false)
+	c := b.begin(b.matrixKernel(t, b.matrix.rounding, a.TransA, direct && is16(a.C)))
+	c.reads(sa)
+	c.reads(sb)
 	mode := uint32(0)
 	if direct {
 		mode = uint32(bit(a.Acc) | bit(a.Residual.Ok())<<1)
@@ -207,7 +207,8 @@ func (b *Backend) matrixProduct(a op.MatMul, t matrix.Tile, sa, sb operand, dept
 	return b.matrixFinish(a, splits)
 }
 
-// matrixFinish adds the parts of a product and puts them into C.
+// matrixFinish adds the parts of a product and puts them into C, in 16 bits by way
+// of scratch memory.
 func (b *Backend) matrixFinish(a op.MatMul, splits int) error {
 	m, n, _ := a.Sizes()
 	quads, vec := ceil(n, 4), n%4 == 0
@@ -218,27 +219,42 @@ func (b *Backend) matrixFinish(a op.MatMul, splits int) error {
 	c := b.begin(b.kernel(variant{name: "matrix_finish", c: [10]int32{bit(vec)}}, func() []define { return []define{flag("VEC", vec)} }))
 	c.scratch(scratchMatrixC, uint64(16*splits*m*quads), false)
 	c.inOr(a.Residual)
-	c.out(a.C)
+	if is16(a.C) {
+		c.scratch(scratchWide, uint64(4*m*n), true)
+	} else {
+		c.out(a.C)
+	}
 	c.words(uint32(m), uint32(cols), uint32(stride), uint32(m*stride), uint32(splits), uint32(bit(a.Acc)|bit(a.Residual.Ok())<<1))
-	return c.threads(m * cols)
+	if err := c.threads(m * cols); err != nil || !is16(a.C) {
+		return err
+	}
+	c = b.begin(b.pairs("cast_f32_to_pairs", a.C))
+	c.scratch(scratchWide, uint64(4*m*n), false)
+	c.out(a.C)
+	c.words(uint32(m * n))
+	return c.threads(ceil(m*n, 2))
 }
 
 // matrixProductName begins the kernel's name in profiles; the tile follows.
 const matrixProductName = "matrix_product_"
 
-// matrixKernel finds the kernel of a tile, for A as it is or turned. Its residual
-// is declared read_write, because it may lie in C's buffer.
-func (b *Backend) matrixKernel(t matrix.Tile, turned bool, input tensor.DType) *kernel {
-	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN), bit(input == tensor.BF16), bit(turned)}}
+// matrixKernel finds the kernel of a tile, for A as it is or turned and C in float32
+// or in 16 bits. Its residual is declared read_write, because it may lie in C's
+// buffer.
+func (b *Backend) matrixKernel(t matrix.Tile, input tensor.DType, turned, half bool) *kernel {
+	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN), bit(input == tensor.BF16), bit(turned), bit(half)}}
 	k := b.kernel(v, nil)
 	if k.module == nil {
 		k.label = matrixProductName + t.String()
 		if turned {
 			k.label += "_tn"
 		}
+		if half {
+			k.label += "_to16"
+		}
 		f := b.matrix.fragments[input]
 		code, _ := matrix.Module("matmul", matrixInput(input)) // embedded; a test reads them all
-		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: f.Threads, Constants: t.Constants(f, turned), Slots: []gpu.Slot{
+		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: f.Threads, Constants: t.Constants(f, turned, half), Slots: []gpu.Slot{
 			{Name: "a"}, {Name: "b"}, {Name: "r", Kind: gpu.ReadWrite}, {Name: "c", Kind: gpu.ReadWrite}, {Name: "dims", Kind: gpu.UniformSlot}}}
 	}
 	return k

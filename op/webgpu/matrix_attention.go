@@ -9,9 +9,9 @@ import (
 	"tezgah/tensor"
 )
 
-// Attention on matrix units: matrix/attention*. It rounds queries, keys, values,
-// the output's gradient and the weights to 16 bits where they enter a product;
-// tensors in memory, sums and the softmax are float32.
+// Attention on matrix units: matrix/attention*. It reads queries, keys, values, the
+// output and its gradient as 16-bit floats, converted before where they are not, and
+// rounds the weights where they enter a product; sums and the softmax are float32.
 
 // attentionPart is one of the kernels.
 type attentionPart int
@@ -61,16 +61,16 @@ func (b *Backend) matrixAttends(d int, doc bool) bool {
 }
 
 // matrixAttentionKernel finds a kernel.
-func (b *Backend) matrixAttentionKernel(part attentionPart, t matrix.AttentionTile, d int, doc bool) *kernel {
+func (b *Backend) matrixAttentionKernel(part attentionPart, t matrix.AttentionTile, d int, doc, half bool) *kernel {
 	input := b.matrix.rounding
 	v := variant{name: attentionKernels[part]}
-	v.c = [10]int32{int32(d), bit(doc), bit(input == tensor.BF16), int32(t.Subgroups), int32(t.Own), int32(t.Other), int32(t.Strip), bit(t.Early), bit(t.Convert)}
+	v.c = [10]int32{int32(d), bit(doc), bit(input == tensor.BF16), int32(t.Subgroups), int32(t.Own), int32(t.Other), int32(t.Strip), bit(t.Early) | bit(t.Convert)<<1, bit(half)}
 	k := b.kernel(v, nil)
 	if k.module == nil {
 		f := b.matrix.fragments[input]
 		code, _ := matrix.Module(t.Kernel(attentionNames[part]), matrixInput(input)) // embedded; a test reads them all
 		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: f.Threads, Slots: attentionSlots[part],
-			Constants: t.Constants(f, d, doc, b.dev.Info().Kind == gpu.Software)}
+			Constants: t.Constants(f, d, doc, b.dev.Info().Kind == gpu.Software, half)}
 	}
 	return k
 }
@@ -82,15 +82,16 @@ type attentionCall struct {
 	q, k     op.Tensor
 	scale    float32
 	doc      bool
-	heads    int // that rows are owned in: query or key heads
-	pairWork int // operations for each of D
+	half     bool // out, or dv, in 16 bits
+	heads    int  // that rows are owned in: query or key heads
+	pairWork int  // operations for each of D
 	bind     func(*call)
 }
 
 // runAttention runs a part with a tile.
 func (b *Backend) runAttention(a attentionCall, t matrix.AttentionTile) error {
 	seqs, steps, d := a.q.Dims[0], a.q.Dims[1], a.q.Dims[3]
-	k := b.matrixAttentionKernel(a.part, t, d, a.doc)
+	k := b.matrixAttentionKernel(a.part, t, d, a.doc, a.half)
 	rows := t.Rows(b.matrix.fragments[b.matrix.rounding])
 	flops := float64(a.pairWork) * float64(rows) * float64(steps) * float64(d) // at most, of a workgroup
 	return b.slices(seqs*a.heads*ceil(steps, rows), flops, func(first, n int) error {
@@ -101,13 +102,39 @@ func (b *Backend) runAttention(a attentionCall, t matrix.AttentionTile) error {
 	})
 }
 
+// attentionConverts reports whether tensors of attention are, or can be made, 16-bit
+// floats. What is converted must find room in the ring of small operands.
+func (b *Backend) attentionConverts(tensors ...op.Tensor) bool {
+	for _, t := range tensors {
+		if t.Type() != b.matrix.rounding && 2*uint64(t.Len()) >= largeOperand {
+			return false
+		}
+	}
+	return true
+}
+
+// attentionOperands are tensors (B, T, heads, D) as 16-bit floats, at most five.
+func (b *Backend) attentionOperands(tensors ...op.Tensor) (o [5]operand, err error) {
+	for i, t := range tensors {
+		rows, cols := t.Dims[0]*t.Dims[1], t.Dims[2]*t.Dims[3]
+		if o[i], err = b.operandOf(t.Reshape(rows, cols), false, rows, cols); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
 // matrixAttention is Attention on the matrix units.
 func (b *Backend) matrixAttention(a op.Attention) error {
-	part := attentionCall{part: partForward, q: a.Q, k: a.K, scale: a.Scale, doc: a.DocStart.Ok(), heads: a.Q.Dims[2], pairWork: 4}
+	in, err := b.attentionOperands(a.Q, a.K, a.V)
+	if err != nil {
+		return err
+	}
+	part := attentionCall{part: partForward, q: a.Q, k: a.K, scale: a.Scale, doc: a.DocStart.Ok(), half: is16(a.Out), heads: a.Q.Dims[2], pairWork: 4}
 	part.bind = func(c *call) {
-		c.in(a.Q)
-		c.in(a.K)
-		c.in(a.V)
+		for _, o := range in[:3] {
+			c.reads(o)
+		}
 		c.inOr(a.DocStart)
 		c.out(a.Out)
 		c.out(a.LSE)
@@ -120,16 +147,15 @@ func (b *Backend) matrixAttention(a op.Attention) error {
 func (b *Backend) matrixAttentionBackward(a op.AttentionBackward) error {
 	heads, kvHeads := a.Q.Dims[2], a.K.Dims[2]
 	stats := uint64(8 * a.LSE.Len())
-	part := attentionCall{part: partDQ, q: a.Q, k: a.K, scale: a.Scale, doc: a.DocStart.Ok(), heads: heads, pairWork: 6}
-	operands := func(c *call) {
-		c.in(a.Q)
-		c.in(a.K)
-		c.in(a.V)
-		c.in(a.DOut)
+	in, err := b.attentionOperands(a.Q, a.K, a.V, a.DOut, a.Out)
+	if err != nil {
+		return err
 	}
+	part := attentionCall{part: partDQ, q: a.Q, k: a.K, scale: a.Scale, doc: a.DocStart.Ok(), heads: heads, pairWork: 6}
 	part.bind = func(c *call) {
-		operands(c)
-		c.in(a.Out)
+		for _, o := range in {
+			c.reads(o)
+		}
 		c.in(a.LSE)
 		c.inOr(a.DocStart)
 		c.out(a.DQ)
@@ -138,9 +164,11 @@ func (b *Backend) matrixAttentionBackward(a op.AttentionBackward) error {
 	if err := b.runAttention(part, b.attentionTileFor(part)); err != nil {
 		return err
 	}
-	part.part, part.heads, part.pairWork = partDKDV, kvHeads, 8*heads/kvHeads
+	part.part, part.heads, part.pairWork, part.half = partDKDV, kvHeads, 8*heads/kvHeads, is16(a.DV)
 	part.bind = func(c *call) {
-		operands(c)
+		for _, o := range in[:4] {
+			c.reads(o)
+		}
 		c.scratch(scratchStats, stats, false)
 		c.inOr(a.DocStart)
 		c.out(a.DK)

@@ -142,9 +142,11 @@ func (a *attnData) bounds() {
 				qa, row := ((b*z.t+i)*z.h+h)*z.d, (b*z.h+h)*z.t+i
 				first := int(a.starts[b*z.t+i])
 				p, rel, ka := make([]float64, i+1), make([]float64, i+1), make([]int, i+1)
-				var errMean, delta float64
+				var errMean, delta, errDelta float64
 				for d := range z.d {
-					delta += float64(a.dout[qa+d]) * a.out[qa+d]
+					p := float64(a.dout[qa+d]) * a.out[qa+d]
+					delta += p
+					errDelta += (2*u+u*u+noise)*math.Abs(p) + 2*least*(math.Abs(float64(a.dout[qa+d]))+math.Abs(a.out[qa+d]))
 				}
 				for j := first; j <= i; j++ {
 					ka[j] = ((b*z.t+j)*z.kvh + h/(z.h/z.kvh)) * z.d
@@ -158,7 +160,7 @@ func (a *attnData) bounds() {
 				for j := first; j <= i; j++ {
 					dp, sizeDP, sumDP := dots(a.dout[qa:], a.v[ka[j]:])
 					ds := p[j] * (dp - delta)
-					errDP := (2*u+u*u+noise)*sizeDP + 2*least*sumDP + noise*(1+math.Abs(delta))
+					errDP := (2*u+u*u+noise)*sizeDP + 2*least*sumDP + errDelta + noise
 					errDS := p[j]*errDP*(1+rel[j]) + rel[j]*math.Abs(ds)
 					errDS += u*(math.Abs(ds)+errDS) + least
 					errP := p[j]*(rel[j]+u*(1+rel[j])) + least

@@ -41,6 +41,9 @@ type operand struct {
 	stride        int // elements from row to row
 }
 
+// reads binds an operand.
+func (c *call) reads(o operand) { c.memory(o.mem, o.offset, o.bytes, false) }
+
 // conversion says what an operand in scratch memory was made from.
 type conversion struct {
 	mem            *gpu.Buffer

@@ -1,10 +1,10 @@
 // What the attention kernels for matrix units share: sizes, types, and how operands
 // get from memory into fragments.
 //
-// Inputs and results are float32 in memory. Queries, keys, values, the gradient of
-// the output, and the weights are rounded to 16 bits (f16, or bfloat16 when compiled
-// with -DBF16) where they enter a product; sums, softmax and everything else are
-// float32. A workgroup has SUBGROUPS subgroups; each owns OWN fragments of rows and
+// Queries, keys, values, the output and its gradient are 16-bit floats in memory (f16,
+// or bfloat16 when compiled with -DBF16); weights are rounded to 16 bits where they
+// enter a product; sums, softmax and everything else are float32. Results are float32
+// or, with HALF_RESULT, 16 bits where a product reads them. A workgroup has SUBGROUPS subgroups; each owns OWN fragments of rows and
 // keeps their sums in registers, while tiles of OTHER rows of the other side go
 // through workgroup memory and are taken in strips of STRIP. The sums that a
 // subgroup computes become the left factor of its next product: in registers with
@@ -44,13 +44,13 @@ layout(constant_id = 8) const uint STRIP = 32; // a part of OTHER, a multiple of
 layout(constant_id = 9) const bool HAS_DOC = false;
 layout(constant_id = 10) const bool EARLY = true; // fetch a tile while the one before is in use
 layout(constant_id = 11) const bool LOCKSTEP = false; // a subgroup's threads always go together
+layout(constant_id = 12) const bool HALF_RESULT = false;
 layout(local_size_x_id = 0) in;
 
 const uint SUBGROUPS = THREADS / LANES;
 const uint ROWS = OWN * XM;         // of a subgroup
 const uint TILE = SUBGROUPS * ROWS; // of a workgroup
-const uint DQ = D / 4;      // vec4 of float32 in a row
-const uint DO = D / 8;      // uvec4 of eight 16-bit numbers
+const uint DO = D / 8;      // uvec4 of eight 16-bit numbers in a row
 const uint ND = D / XN;     // fragments along D as columns,
 const uint KD = D / XK;     // and as the inner dimension
 const uint NS = STRIP / XN; // fragments along a strip, likewise
@@ -142,28 +142,36 @@ uvec4 eight(vec4 x, vec4 y) {
   return uvec4(bits(HALF2(x.xy)), bits(HALF2(x.zw)), bits(HALF2(y.xy)), bits(HALF2(y.zw)));
 }
 
+// widen gives the two numbers in 32 bits.
+vec2 widen(uint pair) {
+#ifdef BF16
+  return vec2(uintBitsToFloat(pair << 16), uintBitsToFloat(pair & 0xffff0000u));
+#else
+  return unpackHalf2x16(pair);
+#endif
+}
+
 // FETCH reads a tile of OTHER rows from `row` on into registers, those after `last`
-// as copies of it; KEEP rounds `times` the tile into workgroup memory.
+// as copies of it; KEEP writes it to workgroup memory. Strides are in uvec4.
 const uint LOADS = (OTHER * DO + THREADS - 1) / THREADS; // of a thread
 #define FETCH(next, source, base, stride, row, last) \
   [[unroll]] for (uint i = 0; i < LOADS; i++) { \
-    uint e = i * THREADS + lid, at = base + min(row + e / DO, last) * stride + e % DO * 2; \
-    next[2 * i] = source[at]; \
-    next[2 * i + 1] = source[at + 1]; \
+    uint e = i * THREADS + lid; \
+    next[i] = source[base + min(row + e / DO, last) * stride + e % DO]; \
   }
-#define KEEP(tile, next, times) \
+#define KEEP(tile, next) \
   [[unroll]] for (uint i = 0; i < LOADS; i++) { \
     uint e = i * THREADS + lid; \
-    if (OTHER * DO % THREADS == 0 || e < OTHER * DO) tile[e / DO * STEP + e % DO] = eight(next[2 * i] * times, next[2 * i + 1] * times); \
+    if (OTHER * DO % THREADS == 0 || e < OTHER * DO) tile[e / DO * STEP + e % DO] = next[i]; \
   }
 
 // OWN_FRAGMENTS makes left factors of the subgroup's rows of a tensor, of which the
 // workgroup's begin at row0; those after `last` become copies of it. It goes
 // through a tile, in pieces; TAKE takes the fragments that are in a piece.
-#define OWN_FRAGMENTS(fragments, tile, next, source, base, stride, row0, last, times) \
+#define OWN_FRAGMENTS(fragments, tile, next, source, base, stride, row0, last) \
   [[unroll]] for (uint piece = 0; piece < TILE; piece += OTHER) { \
     FETCH(next, source, base, stride, row0 + piece, last) \
-    KEEP(tile, next, times) \
+    KEEP(tile, next) \
     barrier(); \
     TAKE(fragments, tile, piece) \
     barrier(); \
@@ -185,4 +193,18 @@ const uint LOADS = (OTHER * DO + THREADS - 1) / THREADS; // of a thread
     SYNC; \
     for (uint e = lane; e < XM * XN; e += LANES) \
       if (row + e / XN < t) target[to + e / XN * stride + e % XN] = spare[spareAt + e / XN * SPARE_STEP + e % XN]; \
+  }
+
+// STORE_HALVES is STORE_ROWS in 16 bits.
+#define STORE_HALVES(fragment, target, to, stride, row) \
+  { \
+    SYNC; \
+    coopMatStore(fragment, spare, spareAt, SPARE_STEP, BY_ROWS); \
+    SYNC; \
+    for (uint e = lane; e < XM * XN / 8; e += LANES) { \
+      uint y = e / (XN / 8), x = e % (XN / 8), at = spareAt + y * SPARE_STEP + 8 * x; \
+      if (row + y < t) \
+        target[(to + y * stride) / 8 + x] = eight(vec4(spare[at], spare[at + 1], spare[at + 2], spare[at + 3]), \
+          vec4(spare[at + 4], spare[at + 5], spare[at + 6], spare[at + 7])); \
+    } \
   }

@@ -60,10 +60,10 @@ func (t AttentionTile) Fits(f Fragment, d, threads, memory int) bool {
 }
 
 // Constants are the specialization constants of attention.glsl, by number. lockstep
-// says that a subgroup's threads always go together.
-func (t AttentionTile) Constants(f Fragment, d int, doc, lockstep bool) []uint32 {
+// says that a subgroup's threads always go together, half that out or dv has 16 bits.
+func (t AttentionTile) Constants(f Fragment, d int, doc, lockstep, half bool) []uint32 {
 	return []uint32{uint32(t.Threads(f)), uint32(f.Threads), uint32(f.M), uint32(f.N), uint32(f.K), uint32(d),
-		uint32(t.Own), uint32(t.Other), uint32(t.Strip), number(doc), number(t.Early), number(lockstep)}
+		uint32(t.Own), uint32(t.Other), uint32(t.Strip), number(doc), number(t.Early), number(lockstep), number(half)}
 }
 
 func number(b bool) uint32 {

@@ -4,8 +4,8 @@
 // 10_backward_attention.wgsl for the plain twin. q, dout (B, T, H, D), k, v
 // (B, T, KVH, D), stats (B, H, T): lse·log2(e) and delta, doc_start (B, T).
 //
-// Own rows: keys and values; other rows: queries, times scale·log2(e), and their
-// dout, head after head, each in order. Queries before the tile or of later
+// Own rows: keys and values; other rows: queries and their dout, head after head,
+// each in order. Queries before the tile or of later
 // documents are not visited. Everything is transposed: scores have a row for each
 // key. 1-D dispatch over B·KVH·ceil(T/TILE).
 #version 460
@@ -15,14 +15,15 @@
 #define STAGE_ROWS (2 * ROWS)
 #include "attention.glsl"
 
-layout(set = 0, binding = 0) readonly buffer Q_ { vec4 q[]; };
-layout(set = 0, binding = 1) readonly buffer K_ { vec4 k[]; };
-layout(set = 0, binding = 2) readonly buffer V_ { vec4 v[]; };
-layout(set = 0, binding = 3) readonly buffer DOut_ { vec4 dout[]; };
+layout(set = 0, binding = 0) readonly buffer Q_ { uvec4 q[]; };
+layout(set = 0, binding = 1) readonly buffer K_ { uvec4 k[]; };
+layout(set = 0, binding = 2) readonly buffer V_ { uvec4 v[]; };
+layout(set = 0, binding = 3) readonly buffer DOut_ { uvec4 dout[]; };
 layout(set = 0, binding = 4) readonly buffer Stats_ { vec2 stats[]; };
 layout(set = 0, binding = 5) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
 layout(set = 0, binding = 6) buffer DK_ { float dk[]; };
 layout(set = 0, binding = 7) buffer DV_ { float dv[]; };
+layout(set = 0, binding = 7) buffer Halves_ { uvec4 halves[]; }; // dv with HALF_RESULT
 
 shared uvec4 qt[OTHER * STEP];
 shared uvec4 ot[OTHER * STEP];
@@ -40,11 +41,10 @@ SUM gv[OWN * ND]; // Σ p·dout
 
 void products(uint strip) {
   [[unroll]] for (uint j = 0; j < NS; j++) {
-    SUM lse, delta;
-    COLUMN_VECTOR(lse, minusLSE, strip + j * XN);
+    SUM delta;
     COLUMN_VECTOR(delta, minusDelta, strip + j * XN);
     [[unroll]] for (uint r = 0; r < OWN; r++) {
-      s[r * NS + j] = lse;
+      s[r * NS + j] = SUM(0.0);
       dp[r * NS + j] = delta;
     }
   }
@@ -59,6 +59,12 @@ void products(uint strip) {
         dp[r * NS + j] = coopMatMulAdd(vf[r * KD + d], of, dp[r * NS + j]);
       }
     }
+  [[unroll]] for (uint j = 0; j < NS; j++) {
+    SUM lse;
+    COLUMN_VECTOR(lse, minusLSE, strip + j * XN);
+    [[unroll]] for (uint r = 0; r < OWN; r++)
+      EACH(i) s[r * NS + j][i] = s[r * NS + j][i] * (scale * LOG2E) + lse[i];
+  }
 }
 
 // hide lowers the scores of queries that do not see a key.
@@ -135,11 +141,11 @@ void main() {
   findPlaces();
   uint key0 = item / heads * TILE, last = min(key0 + TILE, t) - 1;
   uint sequence = item % heads / kvh, kv = item % kvh, share = h / kvh;
-  uint kvBase = (sequence * t * kvh + kv) * DQ, kvStride = kvh * DQ, qStride = h * DQ;
+  uint kvBase = (sequence * t * kvh + kv) * DO, kvStride = kvh * DO, qStride = h * DO;
   mine = key0 + sub * ROWS;
-  vec4 nextQ[2 * LOADS], nextO[2 * LOADS];
-  OWN_FRAGMENTS(kf, qt, nextQ, k, kvBase, kvStride, key0, last, 1.0)
-  OWN_FRAGMENTS(vf, ot, nextO, v, kvBase, kvStride, key0, last, 1.0)
+  uvec4 nextQ[LOADS], nextO[LOADS];
+  OWN_FRAGMENTS(kf, qt, nextQ, k, kvBase, kvStride, key0, last)
+  OWN_FRAGMENTS(vf, ot, nextO, v, kvBase, kvStride, key0, last)
   [[unroll]] for (uint i = 0; i < OWN * ND; i++) {
     gk[i] = SUM(0.0);
     gv[i] = SUM(0.0);
@@ -147,12 +153,12 @@ void main() {
   // Queries from row0 on, of head after head; a head ends where the documents
   // after the tile's keys begin.
   uint start = key0 / OTHER * OTHER, row0 = start, head = kv * share, heads1 = head + share;
-  uint qBase = (sequence * t * h + head) * DQ;
+  uint qBase = (sequence * t * h + head) * DO;
   FETCH(nextQ, q, qBase, qStride, row0, t - 1)
   FETCH(nextO, dout, qBase, qStride, row0, t - 1)
   [[dont_unroll]] for (;;) {
-    KEEP(qt, nextQ, (scale * LOG2E))
-    KEEP(ot, nextO, 1.0)
+    KEEP(qt, nextQ)
+    KEEP(ot, nextO)
     for (uint i = lid; i < OTHER; i += THREADS) {
       uint row = row0 + i;
       vec2 st = row < t ? stats[(sequence * h + head) * t + row] : vec2(1e30, 0.0);
@@ -166,7 +172,7 @@ void main() {
     if (row0 >= t || HAS_DOC && uint(doc_start[sequence * t + row0]) > last) {
       row0 = start;
       head++;
-      qBase += DQ;
+      qBase += DO;
     }
     bool more = head < heads1;
     if (EARLY && more) {
@@ -188,9 +194,12 @@ void main() {
   }
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint n = 0; n < ND; n++) {
-      uint to = 4 * (kvBase + (mine + r * XM) * kvStride) + n * XN;
-      EACH(i) gk[r * ND + n][i] *= LN2; // queries came times scale·log2(e)
-      STORE_ROWS(gk[r * ND + n], dk, to, 4 * kvStride, mine + r * XM)
-      STORE_ROWS(gv[r * ND + n], dv, to, 4 * kvStride, mine + r * XM)
+      uint to = 8 * (kvBase + (mine + r * XM) * kvStride) + n * XN;
+      EACH(i) gk[r * ND + n][i] *= scale;
+      STORE_ROWS(gk[r * ND + n], dk, to, 8 * kvStride, mine + r * XM)
+      if (HALF_RESULT) STORE_HALVES(gv[r * ND + n], halves, to, 8 * kvStride, mine + r * XM)
+      else {
+        STORE_ROWS(gv[r * ND + n], dv, to, 8 * kvStride, mine + r * XM)
+      }
     }
 }

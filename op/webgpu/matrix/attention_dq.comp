@@ -5,8 +5,7 @@
 // (B, T, H, D) is for: delta = Σ_d dout·out of a row, which is written to stats
 // (B, H, T), behind lse·log2(e), for attention_dkdv.
 //
-// Own rows: queries, times scale·log2(e), and their dout; other rows: keys, in
-// order. 1-D dispatch over B·H·ceil(T/TILE), the long rows first.
+// Own rows: queries and their dout; other rows: keys, in order. 1-D dispatch over B·H·ceil(T/TILE), the long rows first.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define SLOT_DIMS 9
@@ -14,11 +13,11 @@
 #define STAGE_ROWS ROWS
 #include "attention.glsl"
 
-layout(set = 0, binding = 0) readonly buffer Q_ { vec4 q[]; };
-layout(set = 0, binding = 1) readonly buffer K_ { vec4 k[]; };
-layout(set = 0, binding = 2) readonly buffer V_ { vec4 v[]; };
-layout(set = 0, binding = 3) readonly buffer DOut_ { vec4 dout[]; };
-layout(set = 0, binding = 4) readonly buffer Out_ { vec4 out_[]; };
+layout(set = 0, binding = 0) readonly buffer Q_ { uvec4 q[]; };
+layout(set = 0, binding = 1) readonly buffer K_ { uvec4 k[]; };
+layout(set = 0, binding = 2) readonly buffer V_ { uvec4 v[]; };
+layout(set = 0, binding = 3) readonly buffer DOut_ { uvec4 dout[]; };
+layout(set = 0, binding = 4) readonly buffer Out_ { uvec4 out_[]; };
 layout(set = 0, binding = 5) readonly buffer LSE_ { float lse[]; };
 layout(set = 0, binding = 6) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
 layout(set = 0, binding = 7) buffer DQ_ { float dq[]; };
@@ -31,12 +30,19 @@ shared float minusLSE[TILE];
 shared float minusDelta[TILE];
 
 uint mine, mineLast; // the subgroup's first row and last row in T
+
+float dots(uvec4 x, uvec4 y) {
+  float sum = 0.0;
+  [[unroll]] for (uint i = 0; i < 4; i++) sum += dot(widen(x[i]), widen(y[i]));
+  return sum;
+}
+
 // KEEP_DOTS writes the sums of the products of eight pairs each.
 #define KEEP_DOTS(tile, left, right) \
   [[unroll]] for (uint i = 0; i < LOADS; i++) { \
     uint e = i * THREADS + lid; \
     if (OTHER * DO % THREADS == 0 || e < OTHER * DO) \
-      tile[e / DO * STEP + e % DO].x = floatBitsToUint(dot(left[2 * i], right[2 * i]) + dot(left[2 * i + 1], right[2 * i + 1])); \
+      tile[e / DO * STEP + e % DO].x = floatBitsToUint(dots(left[i], right[i])); \
   }
 
 LEFT qf[OWN * KD];
@@ -50,7 +56,7 @@ SUM startP[OWN];  // −delta
 void products(uint strip) {
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
-      s[r * NS + j] = startS[r];
+      s[r * NS + j] = SUM(0.0);
       dp[r * NS + j] = startP[r];
     }
   [[unroll]] for (uint d = 0; d < KD; d++)
@@ -64,6 +70,9 @@ void products(uint strip) {
         dp[r * NS + j] = coopMatMulAdd(of[r * KD + d], vf, dp[r * NS + j]);
       }
     }
+  [[unroll]] for (uint r = 0; r < OWN; r++)
+    [[unroll]] for (uint j = 0; j < NS; j++)
+      EACH(i) s[r * NS + j][i] = s[r * NS + j][i] * (scale * LOG2E) + startS[r][i];
 }
 
 // hide lowers the scores of keys that a query does not see.
@@ -125,8 +134,8 @@ void main() {
   findPlaces();
   uint row0 = (tiles - 1 - item / heads) * TILE, last = min(row0 + TILE, t) - 1;
   uint sequence = item % heads / h, head = item % h, kv = head / (h / kvh);
-  uint qBase = (sequence * t * h + head) * DQ, qStride = h * DQ;
-  uint kvBase = (sequence * t * kvh + kv) * DQ, kvStride = kvh * DQ;
+  uint qBase = (sequence * t * h + head) * DO, qStride = h * DO;
+  uint kvBase = (sequence * t * kvh + kv) * DO, kvStride = kvh * DO;
   mine = row0 + sub * ROWS;
   mineLast = min(mine + ROWS - 1, last);
 
@@ -139,12 +148,12 @@ void main() {
   }
   if (HAS_DOC)
     for (uint i = lid; i < TILE; i += THREADS) seen[i] = float(doc_start[sequence * t + min(row0 + i, last)]);
-  vec4 nextK[2 * LOADS], nextV[2 * LOADS];
-  OWN_FRAGMENTS(qf, kt, nextK, q, qBase, qStride, row0, last, (scale * LOG2E))
+  uvec4 nextK[LOADS], nextV[LOADS];
+  OWN_FRAGMENTS(qf, kt, nextK, q, qBase, qStride, row0, last)
   [[unroll]] for (uint piece = 0; piece < TILE; piece += OTHER) {
     FETCH(nextV, dout, qBase, qStride, row0 + piece, last)
     FETCH(nextK, out_, qBase, qStride, row0 + piece, last)
-    KEEP(vt, nextV, 1.0)
+    KEEP(vt, nextV)
     KEEP_DOTS(kt, nextV, nextK)
     barrier();
     TAKE(of, vt, piece)
@@ -168,8 +177,8 @@ void main() {
     [[unroll]] for (uint n = 0; n < ND; n++) g[r * ND + n] = SUM(0.0);
   }
   [[dont_unroll]] for (;; k0 += OTHER) {
-    KEEP(kt, nextK, 1.0)
-    KEEP(vt, nextV, 1.0)
+    KEEP(kt, nextK)
+    KEEP(vt, nextV)
     barrier();
     bool more = k0 + OTHER <= last;
     if (EARLY && more) {
@@ -192,6 +201,6 @@ void main() {
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint n = 0; n < ND; n++) {
       EACH(i) g[r * ND + n][i] *= scale;
-      STORE_ROWS(g[r * ND + n], dq, 4 * (qBase + (mine + r * XM) * qStride) + n * XN, 4 * qStride, mine + r * XM)
+      STORE_ROWS(g[r * ND + n], dq, 8 * (qBase + (mine + r * XM) * qStride) + n * XN, 8 * qStride, mine + r * XM)
     }
 }

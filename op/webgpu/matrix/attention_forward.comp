@@ -2,7 +2,7 @@
 // lse (B, H, T); see attention.glsl for how, 05_attention.wgsl for the plain twin.
 // q (B, T, H, D), k, v (B, T, KVH, D), doc_start (B, T).
 //
-// Own rows: queries, times scale·log2(e); other rows: keys, in order. Weights are
+// Own rows: queries; other rows: keys, in order. Weights are
 // exp2(score − mark), where a row's mark is its largest score at the time when it
 // was set. It is set anew, and what was summed scaled, when a score is more than
 // LIMIT above it: seldom after the first strip. A row's result depends on no other
@@ -15,11 +15,12 @@
 #define STAGE_ROWS ROWS
 #include "attention.glsl"
 
-layout(set = 0, binding = 0) readonly buffer Q_ { vec4 q[]; };
-layout(set = 0, binding = 1) readonly buffer K_ { vec4 k[]; };
-layout(set = 0, binding = 2) readonly buffer V_ { vec4 v[]; };
+layout(set = 0, binding = 0) readonly buffer Q_ { uvec4 q[]; };
+layout(set = 0, binding = 1) readonly buffer K_ { uvec4 k[]; };
+layout(set = 0, binding = 2) readonly buffer V_ { uvec4 v[]; };
 layout(set = 0, binding = 3) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
 layout(set = 0, binding = 4) buffer Out_ { float out_[]; };
+layout(set = 0, binding = 4) buffer Halves_ { uvec4 halves[]; }; // out with HALF_RESULT
 layout(set = 0, binding = 5) buffer LSE_ { float lse[]; };
 
 shared uvec4 kt[OTHER * STEP];
@@ -32,7 +33,7 @@ const float LIMIT = 10; // 2^10 times a row's sum of weights stays far below f16
 
 uint mine, mineLast; // the subgroup's first row and last row in T
 LEFT qf[OWN * KD];
-SUM s[OWN * NS]; // scores of a strip
+SUM s[OWN * NS]; // scores of a strip, in powers of two
 SUM o[OWN * ND]; // Σ weight·v
 SUM l[OWN];      // Σ weight, by classes of columns
 SUM m[OWN];      // the marks
@@ -45,6 +46,8 @@ void scores(uint strip) {
       coopMatLoad(kf, kt, (strip + j * XN) * STEP + d * (XK / 8), STEP, BY_COLUMNS);
       [[unroll]] for (uint r = 0; r < OWN; r++) s[r * NS + j] = coopMatMulAdd(qf[r * KD + d], kf, s[r * NS + j]);
     }
+  [[unroll]] for (uint i = 0; i < OWN * NS; i++)
+    EACH(c) s[i][c] *= scale * LOG2E;
 }
 
 // hide lowers the scores of keys that a query does not see.
@@ -153,7 +156,11 @@ void finish(uint row, uint to, uint stride) {
     ROW_VECTOR(f, factor, sub * ROWS + r * XM);
     [[unroll]] for (uint n = 0; n < ND; n++) {
       EACH(i) o[r * ND + n][i] *= f[i];
-      STORE_ROWS(o[r * ND + n], out_, to + r * XM * stride + n * XN, stride, mine + r * XM)
+      uint at = to + r * XM * stride + n * XN;
+      if (HALF_RESULT) STORE_HALVES(o[r * ND + n], halves, at, stride, mine + r * XM)
+      else {
+        STORE_ROWS(o[r * ND + n], out_, at, stride, mine + r * XM)
+      }
     }
   }
 }
@@ -165,8 +172,8 @@ void main() {
   findPlaces();
   uint row0 = (tiles - 1 - item / heads) * TILE, last = min(row0 + TILE, t) - 1;
   uint sequence = item % heads / h, head = item % h, kv = head / (h / kvh);
-  uint qBase = (sequence * t * h + head) * DQ, qStride = h * DQ;
-  uint kvBase = (sequence * t * kvh + kv) * DQ, kvStride = kvh * DQ;
+  uint qBase = (sequence * t * h + head) * DO, qStride = h * DO;
+  uint kvBase = (sequence * t * kvh + kv) * DO, kvStride = kvh * DO;
   mine = row0 + sub * ROWS;
   mineLast = min(mine + ROWS - 1, last);
 
@@ -181,8 +188,8 @@ void main() {
     mark[i] = -1e30;
     if (HAS_DOC) seen[i] = float(doc_start[sequence * t + min(row0 + i, last)]);
   }
-  vec4 nextK[2 * LOADS], nextV[2 * LOADS];
-  OWN_FRAGMENTS(qf, kt, nextK, q, qBase, qStride, row0, last, (scale * LOG2E))
+  uvec4 nextK[LOADS], nextV[LOADS];
+  OWN_FRAGMENTS(qf, kt, nextK, q, qBase, qStride, row0, last)
   [[unroll]] for (uint r = 0; r < OWN; r++) {
     l[r] = SUM(0.0);
     m[r] = SUM(-1e30);
@@ -192,8 +199,8 @@ void main() {
   FETCH(nextK, k, kvBase, kvStride, k0, last)
   FETCH(nextV, v, kvBase, kvStride, k0, last)
   [[dont_unroll]] for (;; k0 += OTHER) {
-    KEEP(kt, nextK, 1.0)
-    KEEP(vt, nextV, 1.0)
+    KEEP(kt, nextK)
+    KEEP(vt, nextV)
     barrier();
     bool more = k0 + OTHER <= last;
     if (EARLY && more) {
@@ -213,5 +220,5 @@ void main() {
     }
     barrier();
   }
-  finish((sequence * h + head) * t + mine, 4 * (qBase + mine * qStride), 4 * qStride);
+  finish((sequence * h + head) * t + mine, 8 * (qBase + mine * qStride), 8 * qStride);
 }

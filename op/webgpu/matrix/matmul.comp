@@ -34,6 +34,7 @@ layout(constant_id = 6) const uint XM = 16;
 layout(constant_id = 7) const uint XN = 16;
 layout(constant_id = 8) const uint XK = 16;
 layout(constant_id = 9) const bool TURNED = false;
+layout(constant_id = 10) const bool HALF_RESULT = false; // C in 16 bits; mode is 0
 layout(constant_id = 0) const uint THREADS = 128; // those of a subgroup for each part
 layout(local_size_x_id = 0) in;
 
@@ -46,6 +47,7 @@ layout(set = 0, binding = 0) readonly buffer A_ { uvec4 a[]; }; // eight 16-bit 
 layout(set = 0, binding = 1) readonly buffer B_ { uvec4 b[]; };
 layout(set = 0, binding = 2) readonly buffer R_ { vec4 r[]; };
 layout(set = 0, binding = 3) buffer C_ { vec4 c[]; };
+layout(set = 0, binding = 3) buffer Halves_ { uvec2 halves[]; }; // C with HALF_RESULT
 layout(set = 0, binding = 4) uniform Dims {
   uint tilesM, tilesN;
   uint strideA, strideB; // of rows, in uvec4
@@ -126,6 +128,19 @@ void multiply(uint subRow, uint subCol) {
   }
 }
 
+// pair rounds two numbers to 16 bits, to nearest, ties to even. A conversion would
+// do for f16 only: NVIDIA's driver cuts bits off for bfloat16.
+#ifdef BF16
+uint near16(float x) {
+  uint v = floatBitsToUint(x);
+  if ((v & 0x7fffffffu) > 0x7f800000u) return v >> 16 | 0x40u; // NaN stays NaN
+  return (v + 0x7fffu + (v >> 16 & 1u)) >> 16;
+}
+uint pair(vec2 x) { return near16(x.x) | near16(x.y) << 16; }
+#else
+uint pair(vec2 x) { return packHalf2x16(x); }
+#endif
+
 // put writes a row of fragments, which begins at (row, quad) of C. What is added is
 // read before anything is written, all of it at once: C could be the same memory.
 const uint PUTS = XM * QUADS / LANES; // vec4s of a thread
@@ -150,7 +165,11 @@ void put(uint i, uint row, uint quad) {
   [[unroll]] for (uint e = 0; e < PUTS; e++) {
     uint at = e * LANES + gl_SubgroupInvocationID, y = row + at / QUADS, x = quad + at % QUADS;
     vec4 v = uintBitsToFloat(near[stage + at / QUADS * STEP_C + at % QUADS]) + old[e];
-    if (y < m && x < quads) c[gl_WorkGroupID.z * partC + y * strideC + x] = v;
+    uint to = gl_WorkGroupID.z * partC + y * strideC + x;
+    if (y < m && x < quads) {
+      if (HALF_RESULT) halves[to] = uvec2(pair(v.xy), pair(v.zw));
+      else c[to] = v;
+    }
   }
   subgroupBarrier();
 }

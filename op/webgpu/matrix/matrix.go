@@ -73,12 +73,8 @@ func (t Tile) Fits(f Fragment, threads, memory int) bool {
 		t.BM*t.BK%(8*n) == 0 && t.BN*t.BK%(8*n) == 0 && f.M*t.WN%(4*f.Threads) == 0
 }
 
-// Constants are the specialization constants of matmul.comp, by number, for A as it
-// is or turned.
-func (t Tile) Constants(f Fragment, turned bool) []uint32 {
-	c := []uint32{uint32(t.Threads(f)), uint32(t.BM), uint32(t.BN), uint32(t.BK), uint32(t.WM), uint32(t.WN), uint32(f.M), uint32(f.N), uint32(f.K), 0}
-	if turned {
-		c[9] = 1
-	}
-	return c
+// Constants are the specialization constants of matmul.comp, by number: A turned or
+// not, C in 16 bits or not.
+func (t Tile) Constants(f Fragment, turned, half bool) []uint32 {
+	return []uint32{uint32(t.Threads(f)), uint32(t.BM), uint32(t.BN), uint32(t.BK), uint32(t.WM), uint32(t.WN), uint32(f.M), uint32(f.N), uint32(f.K), number(turned), number(half)}
 }
