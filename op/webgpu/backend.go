@@ -29,7 +29,6 @@ type Options struct {
 // Backend implements op.Backend, op.Fuser and op.Measurer on a gpu.Device.
 type Backend struct {
 	dev      *gpu.Device
-	limits   gpu.Limits // the device's
 	features wgsl.Features
 	notice   string
 	// rehearsal: the device does nothing, see Rehearse.
@@ -84,7 +83,6 @@ func New(dev *gpu.Device, o Options) (*Backend, error) {
 	f := dev.Features()
 	b := &Backend{
 		dev:           dev,
-		limits:        dev.Limits(),
 		features:      wgsl.Features{F16: f.F16, Subgroups: f.Subgroups, SubgroupSize: f.SubgroupSize},
 		notice:        dev.Notice(),
 		kernels:       map[variant]*kernel{},

@@ -75,7 +75,7 @@ func (c *call) tensor(t op.Tensor, write bool) {
 	if c.err != nil {
 		return
 	}
-	limits := &c.b.limits
+	limits := c.b.dev.Limits()
 	if n > limits.BindingSize {
 		c.fail(fmt.Errorf("%v has %d bytes, but a kernel can see at most %d on %s: work on parts of it", t, n, limits.BindingSize, c.b.dev.Info().Name))
 		return
