@@ -130,6 +130,19 @@ func wrongOperand(label string, t Tensor, b Backend) error {
 		label, t, t.Type(), now, b.Name())
 }
 
+// call is what every operation's arguments know of themselves.
+type call interface {
+	Label() string
+	cost() Cost
+}
+
+// end takes the result of a call. What it costs is only asked for by a profile.
+func end[A call](r *Runner, a A, err error) {
+	if err != nil || r.profile != nil {
+		r.end(a.Label(), a.cost(), err)
+	}
+}
+
 func (r *Runner) end(label string, c Cost, err error) {
 	if err != nil {
 		r.err = fmt.Errorf("%s: %w", label, err)
@@ -218,147 +231,147 @@ func (r *Runner) Copy(dst, src Tensor) {
 // Add checks a and runs it; see the type Add.
 func (r *Runner) Add(a Add) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.Add(a))
+		end(r, a, r.b.Add(a))
 	}
 }
 
 // Scale checks a and runs it; see the type Scale.
 func (r *Runner) Scale(a Scale) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.Scale(a))
+		end(r, a, r.b.Scale(a))
 	}
 }
 
 // Cast checks a and runs it; see the type Cast.
 func (r *Runner) Cast(a Cast) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.Cast(a))
+		end(r, a, r.b.Cast(a))
 	}
 }
 
 // Sum checks a and runs it; see the type Sum.
 func (r *Runner) Sum(a Sum) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.Sum(a))
+		end(r, a, r.b.Sum(a))
 	}
 }
 
 // Embedding checks a and runs it; see the type Embedding.
 func (r *Runner) Embedding(a Embedding) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.Embedding(a))
+		end(r, a, r.b.Embedding(a))
 	}
 }
 
 // EmbeddingBackward checks a and runs it; see the type EmbeddingBackward.
 func (r *Runner) EmbeddingBackward(a EmbeddingBackward) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.EmbeddingBackward(a))
+		end(r, a, r.b.EmbeddingBackward(a))
 	}
 }
 
 // RMSNorm checks a and runs it; see the type RMSNorm.
 func (r *Runner) RMSNorm(a RMSNorm) {
 	if r.begin(r.operands(a.check(), a.Label(), a.Y)) {
-		r.end(a.Label(), a.cost(), r.b.RMSNorm(a))
+		end(r, a, r.b.RMSNorm(a))
 	}
 }
 
 // RMSNormBackward checks a and runs it; see the type RMSNormBackward.
 func (r *Runner) RMSNormBackward(a RMSNormBackward) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.RMSNormBackward(a))
+		end(r, a, r.b.RMSNormBackward(a))
 	}
 }
 
 // MatMul checks a and runs it; see the type MatMul.
 func (r *Runner) MatMul(a MatMul) {
 	if r.begin(r.operands(a.check(), a.Label(), a.A, activation(a.B))) {
-		r.end(a.Label(), a.cost(), r.b.MatMul(a))
+		end(r, a, r.b.MatMul(a))
 	}
 }
 
 // RoPE checks a and runs it; see the type RoPE.
 func (r *Runner) RoPE(a RoPE) {
 	if r.begin(r.operands(a.check(), a.Label(), a.Out)) {
-		r.end(a.Label(), a.cost(), r.b.RoPE(a))
+		end(r, a, r.b.RoPE(a))
 	}
 }
 
 // Attention checks a and runs it; see the type Attention.
 func (r *Runner) Attention(a Attention) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.Attention(a))
+		end(r, a, r.b.Attention(a))
 	}
 }
 
 // AttentionBackward checks a and runs it; see the type AttentionBackward.
 func (r *Runner) AttentionBackward(a AttentionBackward) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.AttentionBackward(a))
+		end(r, a, r.b.AttentionBackward(a))
 	}
 }
 
 // KVAppend checks a and runs it; see the type KVAppend.
 func (r *Runner) KVAppend(a KVAppend) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.KVAppend(a))
+		end(r, a, r.b.KVAppend(a))
 	}
 }
 
 // AttentionDecode checks a and runs it; see the type AttentionDecode.
 func (r *Runner) AttentionDecode(a AttentionDecode) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.AttentionDecode(a))
+		end(r, a, r.b.AttentionDecode(a))
 	}
 }
 
 // GLU checks a and runs it; see the type GLU.
 func (r *Runner) GLU(a GLU) {
 	if r.begin(r.operands(a.check(), a.Label(), a.Out)) {
-		r.end(a.Label(), a.cost(), r.b.GLU(a))
+		end(r, a, r.b.GLU(a))
 	}
 }
 
 // GLUBackward checks a and runs it; see the type GLUBackward.
 func (r *Runner) GLUBackward(a GLUBackward) {
 	if r.begin(r.operands(a.check(), a.Label(), a.DGate, a.DUp)) {
-		r.end(a.Label(), a.cost(), r.b.GLUBackward(a))
+		end(r, a, r.b.GLUBackward(a))
 	}
 }
 
 // CrossEntropy checks a and runs it; see the type CrossEntropy.
 func (r *Runner) CrossEntropy(a CrossEntropy) {
 	if r.begin(r.operands(a.check(), a.Label(), a.DLogits)) {
-		r.end(a.Label(), a.cost(), r.b.CrossEntropy(a))
+		end(r, a, r.b.CrossEntropy(a))
 	}
 }
 
 // GradNormSq checks a and runs it; see the type GradNormSq.
 func (r *Runner) GradNormSq(a GradNormSq) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.GradNormSq(a))
+		end(r, a, r.b.GradNormSq(a))
 	}
 }
 
 // FinalizeGradStats checks a and runs it; see the type FinalizeGradStats.
 func (r *Runner) FinalizeGradStats(a FinalizeGradStats) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.FinalizeGradStats(a))
+		end(r, a, r.b.FinalizeGradStats(a))
 	}
 }
 
 // AdamW checks a and runs it; see the type AdamW.
 func (r *Runner) AdamW(a AdamW) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.AdamW(a))
+		end(r, a, r.b.AdamW(a))
 	}
 }
 
 // AdamW8 checks a and runs it; see the type AdamW8.
 func (r *Runner) AdamW8(a AdamW8) {
 	if r.begin(a.check()) {
-		r.end(a.Label(), a.cost(), r.b.AdamW8(a))
+		end(r, a, r.b.AdamW8(a))
 	}
 }
 
@@ -409,6 +422,6 @@ func (r *Runner) GateUp(a GateUp) {
 		return
 	}
 	if r.begin(r.operands(a.check(), a.Label(), a.X, a.Out)) {
-		r.end(a.Label(), a.cost(), r.fuser.GateUp(a))
+		end(r, a, r.fuser.GateUp(a))
 	}
 }
