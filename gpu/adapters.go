@@ -3,6 +3,7 @@ package gpu
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -35,6 +36,7 @@ type AdapterInfo struct {
 	Limits  Limits
 	Matrix  []MatrixShape // products that the matrix units do; none where they cannot be reached
 	Matrix2 bool          // VK_NV_cooperative_matrix2: a sum can become a factor without going through memory
+	Note    string        // why it is not reached straight on Vulkan although Vulkan is there, "" otherwise
 }
 
 // MatrixShape is one product of a subgroup's matrix units: (M, K) × (K, N) of
@@ -63,6 +65,45 @@ type adapter struct {
 	handle any
 }
 
+// search is what looking for adapters came to.
+type search struct {
+	found   []adapter
+	refused []refusal
+	probed  []string // what was looked at, a line each
+}
+
+// refusal is an adapter that is there and that gpu/vulkan cannot use.
+type refusal struct {
+	name string
+	why  error
+}
+
+// withLayered adds adapters that are reached through the WebGPU layer: those that
+// were refused, or all where no other was found.
+func (s search) withLayered(layered search) search {
+	s.probed = append(s.probed, layered.probed...)
+	all := len(s.found) == 0
+	for _, a := range layered.found {
+		i := slices.IndexFunc(s.refused, func(r refusal) bool { return r.name == a.Name })
+		if i >= 0 {
+			a.Note = s.refused[i].why.Error()
+		}
+		if i >= 0 || all {
+			s.found = append(s.found, a)
+		}
+	}
+	return s
+}
+
+// err says that nothing was found, and why.
+func (s search) err() error {
+	kind := ErrNoAdapter
+	if len(s.refused) > 0 {
+		kind = errRefused
+	}
+	return fmt.Errorf("gpu: %w\n%s\n%s", kind, "  "+strings.Join(s.probed, "\n  "), noAdapterHint)
+}
+
 // Adapters lists the GPUs of this machine, best first: discrete before
 // integrated, software last. The error wraps ErrNoAdapter and says what was
 // probed when there are none.
@@ -84,20 +125,31 @@ func AdaptersOf(backend string) ([]AdapterInfo, error) {
 // backendEnv is the choice of a backend for programs that do not say.
 const backendEnv = "TEZGAH_BACKEND"
 
-// listAdapters asks the platform, sorts and numbers the answer.
-func listAdapters(backend string) (found []adapter, err error) {
-	defer rescue("list adapters", &err)
+// backendChoice is an Options.Backend, or what the environment says.
+func backendChoice(backend string) string {
 	if backend == "" {
-		backend = os.Getenv(backendEnv)
+		return os.Getenv(backendEnv)
 	}
+	return backend
+}
+
+// listAdapters asks the platform, sorts and numbers the answer.
+func listAdapters(backend string) (_ []adapter, err error) {
+	defer rescue("list adapters", &err)
+	backend = backendChoice(backend)
 	if backend != "" && backend != BackendVulkan && backend != BackendWebGPU {
 		return nil, fmt.Errorf("gpu: there is no backend %q: want %s or %s", backend, BackendVulkan, BackendWebGPU)
 	}
-	found, probed := platformAdapters(backend)
-	if len(found) == 0 {
-		return nil, fmt.Errorf("gpu: %w\n%s\n%s", ErrNoAdapter,
-			"  "+strings.Join(probed, "\n  "), noAdapterHint)
+	s := platformAdapters(backend)
+	if len(s.found) == 0 {
+		return nil, s.err()
 	}
+	return sortAdapters(s.found), nil
+}
+
+// sortAdapters orders adapters by kind and numbers them. Within a kind they keep
+// the order in which they were found, which is that of Vulkan's loader both ways.
+func sortAdapters(found []adapter) []adapter {
 	for i := range found {
 		if looksLikeSoftware(found[i].Name) {
 			found[i].Kind = Software
@@ -107,7 +159,7 @@ func listAdapters(backend string) (found []adapter, err error) {
 	for i := range found {
 		found[i].Index = i
 	}
-	return found, nil
+	return found
 }
 
 // looksLikeSoftware catches software rasterizers that report another kind.

@@ -32,7 +32,7 @@ func (d *Device) NewBuffer(label string, sizeBytes uint64) (b *Buffer, err error
 	d.collect()
 	handle, err := d.drv.newBuffer(label, bytes, bytes <= d.limits.UniformSize)
 	if err != nil {
-		return nil, d.failed(fmt.Sprintf("%s (%d bytes are in use)", what, d.liveBytes.Load()), err)
+		return nil, d.failed(what, err)
 	}
 	d.nextID++
 	b = &Buffer{dev: d, label: label, size: sizeBytes, bytes: bytes, handle: handle, id: d.nextID}

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -61,8 +62,10 @@ type Device struct {
 	timing    *timing // nil when not timing
 }
 
-// Open opens a GPU within its limits and probes what it can do. The error
-// wraps ErrNoAdapter when there is none to open. Print Notice to the user.
+// Open opens a GPU within its limits and probes what it can do. One that does not
+// open straight on Vulkan is tried through the WebGPU layer, unless Backend says
+// otherwise. The error wraps ErrNoAdapter when there is none to open. Print Notice
+// to the user.
 func Open(o Options) (*Device, error) {
 	all, err := listAdapters(o.Backend)
 	if err != nil {
@@ -72,12 +75,40 @@ func Open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openEither(a, backendChoice(o.Backend) == "", otherWay, o.open)
+}
+
+// openEither opens an adapter, or, where that fails and the choice of a backend is
+// free, the same one another way.
+func openEither(a adapter, free bool, other func(adapter) (adapter, bool), open func(adapter) (*Device, error)) (*Device, error) {
+	d, err := open(a)
+	if err == nil || !free {
+		return d, err
+	}
+	b, ok := other(a)
+	if !ok {
+		return nil, err
+	}
+	b.Index = a.Index
+	d, second := open(b)
+	if second != nil {
+		return nil, fmt.Errorf("%w; nor%s: %v", err, BackendThrough, second)
+	}
+	d.notice = joinLines(fmt.Sprintf("NOTE: %s is reached%s, without matrix units: %v", a.Name, BackendThrough, err), d.notice)
+	return d, nil
+}
+
+// open probes an adapter and opens it.
+func (o Options) open(a adapter) (*Device, error) {
 	limits := a.Limits
 	if o.ForceDefaultLimits {
 		limits = limits.within(DefaultLimits())
 		limits.StorageAlign = DefaultLimits().StorageAlign
 	}
-	features, probeNotice := probe(a)
+	features, probeNotice, err := probe(a)
+	if err != nil {
+		return nil, err
+	}
 	if o.DisableF16 {
 		features.F16 = false
 	}
@@ -92,7 +123,7 @@ func Open(o Options) (*Device, error) {
 	if o.BatchSize > 0 {
 		d.batchSize = o.BatchSize
 	}
-	d.notice = joinLines(softwareNotice(a.AdapterInfo), probeNotice)
+	d.notice = joinLines(softwareNotice(a.AdapterInfo), layeredNotice(a.AdapterInfo), probeNotice)
 	return d, nil
 }
 
@@ -128,6 +159,14 @@ func softwareNotice(a AdapterInfo) string {
 		return ""
 	}
 	return fmt.Sprintf("WARNING: %s is a SOFTWARE adapter: the CPU imitates a GPU. It is for testing; --device cpu is much faster.", a.Name)
+}
+
+// layeredNotice is the line for an adapter that should be reached another way.
+func layeredNotice(a AdapterInfo) string {
+	if a.Note == "" {
+		return ""
+	}
+	return fmt.Sprintf("NOTE: %s is reached%s, without matrix units: %s", a.Name, BackendThrough, a.Note)
 }
 
 // joinLines joins the lines that are not empty.
@@ -187,7 +226,9 @@ func (d *Device) Close() {
 	}
 	var err error
 	defer rescue("close", &err)
-	if !d.Lost() {
+	if s, ok := d.drv.(interface{ settle() }); ok {
+		s.settle()
+	} else if !d.Lost() {
 		_ = d.drv.wait()
 	}
 	d.groups.dropAll(d)
@@ -224,7 +265,20 @@ func (d *Device) failed(what string, err error) error {
 	if isLost(err) {
 		d.lost.CompareAndSwap(nil, &err)
 	}
+	if errors.Is(err, ErrOutOfMemory) {
+		return fmt.Errorf("gpu: %s: %w; %s", what, err, d.memoryState())
+	}
 	return fmt.Errorf("gpu: %s: %w", what, err)
+}
+
+// memoryState says where a GPU's memory is, after it ran out, and what to do.
+func (d *Device) memoryState() string {
+	const mebi = 1 << 20
+	s := fmt.Sprintf("%.1f MiB are in this program's buffers", float64(d.liveBytes.Load())/mebi)
+	if free := d.FreeBytes(); free > 0 {
+		s += fmt.Sprintf(" and %.1f MiB free", float64(free)/mebi)
+	}
+	return s + ": close what else uses the GPU, or ask less of it"
 }
 
 // garbage is a resource that the GPU may still use.

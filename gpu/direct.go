@@ -17,35 +17,41 @@ import (
 
 var direct struct {
 	sync.Once
-	adapters []adapter
-	probed   []string
+	search
 }
 
-// directAdapters lists what gpu/vulkan can open, and what was looked at.
-func directAdapters() (found []adapter, probed []string) {
+// directAdapters lists what gpu/vulkan can open and what it cannot.
+func directAdapters() search {
 	direct.Do(func() {
 		defer func() {
 			if r := recover(); r != nil {
 				direct.probed = append(direct.probed, fmt.Sprintf("vulkan: the binding panicked: %v", r))
 			}
 		}()
-		list, notes, err := vulkan.Adapters()
-		if err != nil {
-			notes = append(notes, err.Error())
-		} else {
-			notes = append(notes, fmt.Sprintf("loaded, %d adapters", len(list)))
-		}
-		for _, n := range notes {
-			direct.probed = append(direct.probed, "vulkan: "+n)
-		}
-		for _, a := range list {
-			direct.adapters = append(direct.adapters, adapter{handle: a, AdapterInfo: AdapterInfo{
-				Name: a.Name, Vendor: a.Vendor, Kind: directKind(a.Kind), Backend: BackendVulkan, Driver: a.Driver,
-				Limits: directLimits(a.Limits), Matrix: matrixShapes(a.Matrix), Matrix2: a.Matrix2,
-			}})
-		}
+		list, refused, err := vulkan.Adapters()
+		direct.search = directSearch(list, refused, err)
 	})
-	return append([]adapter(nil), direct.adapters...), direct.probed
+	return direct.copied()
+}
+
+// directSearch turns gpu/vulkan's answer into this package's.
+func directSearch(list []vulkan.Adapter, refused []vulkan.Refused, err error) (s search) {
+	if err != nil {
+		s.probed = append(s.probed, "vulkan: "+err.Error())
+		return s
+	}
+	for _, r := range refused {
+		s.refused = append(s.refused, refusal{r.Name, r.Why})
+		s.probed = append(s.probed, fmt.Sprintf("vulkan: %s: %v", r.Name, r.Why))
+	}
+	s.probed = append(s.probed, fmt.Sprintf("vulkan: loaded, %d adapters", len(list)))
+	for _, a := range list {
+		s.found = append(s.found, adapter{handle: a, AdapterInfo: AdapterInfo{
+			Name: a.Name, Vendor: a.Vendor, Kind: directKind(a.Kind), Backend: BackendVulkan, Driver: a.Driver,
+			Limits: directLimits(a.Limits), Matrix: matrixShapes(a.Matrix), Matrix2: a.Matrix2,
+		}})
+	}
+	return s
 }
 
 func directKind(k vulkan.Kind) Kind {
@@ -206,8 +212,13 @@ func (v *directDriver) download(reads []driverRead) error {
 	return directError(v.dev.Download(list))
 }
 
-func (v *directDriver) submit() error   { return directError(v.dev.Submit()) }
-func (v *directDriver) wait() error     { return directError(v.dev.Wait()) }
+func (v *directDriver) submit() error { return directError(v.dev.Submit()) }
+func (v *directDriver) wait() error   { return directError(v.dev.Wait()) }
+
+// settle waits for what a lost device may still be doing, so that nothing is freed
+// under it.
+func (v *directDriver) settle() { _ = v.dev.Wait() }
+
 func (v *directDriver) pending() uint64 { return v.dev.Pending() }
 func (v *directDriver) done() uint64    { return v.dev.Done() }
 func (v *directDriver) close()          { v.dev.Close() }

@@ -22,6 +22,13 @@ var (
 	ErrShader = errors.New("shader does not compile")
 )
 
+// ErrRefused: GPUs are there, and none of them can be used; it comes with
+// ErrNoAdapter, and a user should hear of it.
+var ErrRefused = errors.New("those of this machine are refused")
+
+// errRefused is both.
+var errRefused = fmt.Errorf("%w: %w", ErrNoAdapter, ErrRefused)
+
 // ShaderError is a kernel that a driver refused.
 type ShaderError struct {
 	Kernel  string // label given to NewPipeline

@@ -26,27 +26,30 @@ var adapterRequests = []map[string]any{
 }
 
 // platformAdapters lists the browser's adapters and what was looked at.
-func platformAdapters(string) (found []adapter, probed []string) {
+func platformAdapters(string) (s search) {
 	gpu := js.Global().Get("navigator").Get("gpu")
 	if gpu.IsUndefined() {
-		return nil, []string{"navigator.gpu: missing in this browser or on this page"}
+		return search{probed: []string{"navigator.gpu: missing in this browser or on this page"}}
 	}
 	seen := map[string]bool{}
 	for _, request := range adapterRequests {
 		a, err := await(gpu.Call("requestAdapter", request))
 		if err != nil || !a.Truthy() {
-			probed = append(probed, fmt.Sprintf("requestAdapter(%v): %s", request, reason(err)))
+			s.probed = append(s.probed, fmt.Sprintf("requestAdapter(%v): %s", request, reason(err)))
 			continue
 		}
 		info := describe(a)
-		probed = append(probed, fmt.Sprintf("requestAdapter(%v): %s", request, info.Name))
+		s.probed = append(s.probed, fmt.Sprintf("requestAdapter(%v): %s", request, info.Name))
 		if !seen[info.Name] {
 			seen[info.Name] = true
-			found = append(found, adapter{AdapterInfo: info, handle: request})
+			s.found = append(s.found, adapter{AdapterInfo: info, handle: request})
 		}
 	}
-	return found, probed
+	return s
 }
+
+// otherWay finds nothing: a browser has one way to a GPU.
+func otherWay(adapter) (adapter, bool) { return adapter{}, false }
 
 func reason(err error) string {
 	if err == nil {

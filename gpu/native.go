@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,35 +29,49 @@ const noAdapterHint = "  install the GPU's Vulkan driver (Linux: the loader libv
 // instances are made once and kept: drivers do not like it otherwise.
 var instances struct {
 	sync.Once
-	adapters []adapter
-	probed   []string
+	search
 }
 
 // platformAdapters lists the adapters that a backend reaches, and what was
-// looked at. Without a choice it is Vulkan itself, or the WebGPU layer where
-// that finds nothing.
-func platformAdapters(backend string) (found []adapter, probed []string) {
+// looked at. Without a choice it is Vulkan itself, and the WebGPU layer for what
+// Vulkan itself cannot use.
+func platformAdapters(backend string) (s search) {
 	if backend != BackendWebGPU {
-		found, probed = directAdapters()
-		if len(found) > 0 || backend == BackendVulkan {
-			return found, append(probed, driverFiles()...)
+		s = directAdapters()
+		if backend == BackendVulkan || len(s.found) > 0 && len(s.refused) == 0 {
+			s.probed = append(s.probed, driverFiles()...)
+			return s
 		}
 	}
-	list, notes := halAdapters()
-	return list, append(probed, notes...)
+	return s.withLayered(halAdapters())
+}
+
+// otherWay is an adapter as the WebGPU layer reaches it.
+func otherWay(a adapter) (adapter, bool) {
+	for _, other := range sortAdapters(halAdapters().found) {
+		if other.Name == a.Name && a.Backend == BackendVulkan {
+			return other, true
+		}
+	}
+	return adapter{}, false
 }
 
 // halAdapters lists the adapters of every backend of the WebGPU layer.
-func halAdapters() (found []adapter, probed []string) {
+func halAdapters() search {
 	instances.Do(func() {
 		for _, b := range platformBackends {
 			list, note := backendAdapters(b)
-			instances.adapters = append(instances.adapters, list...)
+			instances.found = append(instances.found, list...)
 			instances.probed = append(instances.probed, note)
 		}
 		instances.probed = append(instances.probed, driverFiles()...)
 	})
-	return append([]adapter(nil), instances.adapters...), instances.probed
+	return instances.copied()
+}
+
+// copied is s with slices of its own, which callers sort and extend.
+func (s search) copied() search {
+	return search{slices.Clone(s.found), slices.Clone(s.refused), slices.Clone(s.probed)}
 }
 
 // backend is one of the system's ways to a GPU.
@@ -69,12 +84,16 @@ type backend struct {
 func backendAdapters(b backend) (found []adapter, note string) {
 	defer func() {
 		if r := recover(); r != nil {
-			note = fmt.Sprintf("%s: the binding panicked: %v", b.name, r)
+			note = fmt.Sprintf("%s%s: the binding panicked: %v", b.name, BackendThrough, r)
 		}
 	}()
 	inst, err := b.make().CreateInstance(&hal.InstanceDescriptor{})
 	if err != nil {
-		return nil, fmt.Sprintf("%s: %v", b.name, err)
+		note := fmt.Sprintf("%s%s: %v", b.name, BackendThrough, strings.TrimPrefix(err.Error(), b.name+": "))
+		if missingExtension.MatchString(note) {
+			note += " (an extension is missing: this layer needs those for windows, such as VK_KHR_surface; Vulkan itself does without)"
+		}
+		return nil, note
 	}
 	for _, e := range inst.EnumerateAdapters(nil) {
 		found = append(found, adapter{handle: e.Adapter, AdapterInfo: AdapterInfo{
@@ -86,8 +105,11 @@ func backendAdapters(b backend) (found []adapter, note string) {
 			Limits:  limitsOf(e.Capabilities.Limits).cap(),
 		}})
 	}
-	return found, fmt.Sprintf("%s: loaded, %d adapters", b.name, len(found))
+	return found, fmt.Sprintf("%s%s: loaded, %d adapters", b.name, BackendThrough, len(found))
 }
+
+// missingExtension is VK_ERROR_EXTENSION_NOT_PRESENT as the binding prints it.
+var missingExtension = regexp.MustCompile(`vkCreateInstance failed: -7\b`)
 
 func kindOf(t gputypes.DeviceType) Kind {
 	switch t {

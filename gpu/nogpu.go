@@ -11,9 +11,11 @@ import (
 const noAdapterHint = "  use --device cpu"
 
 // platformAdapters finds nothing: the binding does not know this system.
-func platformAdapters(string) ([]adapter, []string) {
-	return nil, []string{"no GPU binding for " + runtime.GOOS + "/" + runtime.GOARCH}
+func platformAdapters(string) search {
+	return search{probed: []string{"no GPU binding for " + runtime.GOOS + "/" + runtime.GOARCH}}
 }
+
+func otherWay(adapter) (adapter, bool) { return adapter{}, false }
 
 func openDriver(adapter, Limits) (driver, error) {
 	return nil, errors.New("no GPU binding for " + runtime.GOOS + "/" + runtime.GOARCH)

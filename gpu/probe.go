@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -28,49 +29,63 @@ type probeResult struct {
 }
 
 // probe finds out what kernels may use on an adapter, from the cache if it can.
-// The notice, if any, is for the user.
-func probe(a adapter) (Features, string) {
+// The notice, if any, is for the user. The error says why the adapter cannot be
+// opened, or that its memory is full: then nothing was found out, and nothing is
+// kept.
+func probe(a adapter) (_ Features, notice string, err error) {
 	var r probeResult
 	known := a.load("probe", &r) && r.Version == probeVersion
 	if known && r.Running == "" {
-		return r.Features, ""
+		return r.Features, "", nil
 	}
 	crashed := ""
 	if known && time.Since(r.Started) > probePatience {
 		crashed = r.Running
 	}
 	r = probeResult{Version: probeVersion, Started: time.Now()}
-	r.Features.F16 = runProbe(a, &r, "f16", crashed, probeF16)
-	r.Features.Subgroups = runProbe(a, &r, "subgroups", crashed, func(d *Device) error {
-		size, err := probeSubgroups(d)
-		r.Features.SubgroupSize = size
-		return err
-	})
+	r.Features.F16, err = runProbe(a, &r, "f16", crashed, probeF16)
+	if err == nil {
+		r.Features.Subgroups, err = runProbe(a, &r, "subgroups", crashed, func(d *Device) error {
+			size, err := probeSubgroups(d)
+			r.Features.SubgroupSize = size
+			return err
+		})
+	}
+	if err != nil {
+		_ = a.save("probe", probeResult{})
+		return Features{}, "", err
+	}
 	if !r.Features.Subgroups {
 		r.Features.SubgroupSize = 0
 	}
 	r.Running = ""
-	_ = a.save("probe", r)
-	if crashed != "" {
-		return r.Features, fmt.Sprintf("NOTE: probing %s for %s ended an earlier run; doing without", a.Name, crashed)
+	if err := a.save("probe", r); err != nil {
+		notice = fmt.Sprintf("NOTE: nothing can be kept for the next start, which will measure and compile again: %v; TEZGAH_CACHE names another folder, and with off nothing is kept", err)
 	}
-	return r.Features, ""
+	if crashed != "" {
+		notice = joinLines(notice, fmt.Sprintf("NOTE: probing %s for %s ended an earlier run; doing without", a.Name, crashed))
+	}
+	return r.Features, notice, nil
 }
 
 // runProbe runs one probe on a device of its own, because a probe may lose it.
 // A probe that took the process down in an earlier run is not run again.
-func runProbe(a adapter, r *probeResult, name, crashed string, run func(*Device) error) bool {
+func runProbe(a adapter, r *probeResult, name, crashed string, run func(*Device) error) (bool, error) {
 	if name == crashed {
-		return false
+		return false, nil
 	}
 	r.Running = name
 	_ = a.save("probe", r)
 	d, err := openAdapter(a, a.Limits)
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer d.Close()
-	return run(d) == nil
+	err = run(d)
+	if errors.Is(err, ErrOutOfMemory) {
+		return false, err
+	}
+	return err == nil, nil
 }
 
 // f16Probe stores products of halves as halves and as floats.

@@ -113,6 +113,14 @@ func TestProbeUsesTheCacheAndRemembersACrash(t *testing.T) {
 	}
 	t.Setenv("TEZGAH_CACHE", t.TempDir())
 	a := found[0]
+	probe := func(a adapter) (Features, string) {
+		t.Helper()
+		f, notice, err := probe(a)
+		if err != nil {
+			t.Error(err)
+		}
+		return f, notice
+	}
 	real, notice := probe(a)
 	if notice != "" {
 		t.Errorf("notice %q", notice)

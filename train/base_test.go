@@ -264,7 +264,7 @@ func TestDeviceLostEarly(t *testing.T) {
 	left := 25 // forward norms: 10 a step, so in step 3
 	tr, err := New(cfg, Options{Dir: broken, Open: func() (op.Backend, error) {
 		b, err := openCPU()
-		return failing{b, &left}, err
+		return failAfter(b, &left), err
 	}})
 	if err != nil {
 		t.Fatal(err)

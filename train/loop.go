@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"tezgah/checkpoint"
 	"tezgah/model"
 	"tezgah/optim"
 	"tezgah/runlog"
@@ -31,11 +32,16 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 			return t.finish(reason)
 		case ctx.Err() != nil:
 			return t.result(""), t.interrupted(ctx)
-		case !t.deviceFailed(err) || failedAt == t.state.Step:
+		case !t.deviceFailed(err):
+			t.event(runlog.KindStop, err.Error())
+			return t.result(""), err
+		case failedAt == t.state.Step:
+			err = fmt.Errorf("%w; this is the second time after step %d. %s", err, failedAt, t.goOn())
 			t.event(runlog.KindStop, err.Error())
 			return t.result(""), err
 		}
 		failedAt = t.state.Step
+		t.rescue()
 		if err := t.recover(err); err != nil {
 			return t.result(""), err
 		}
@@ -64,6 +70,7 @@ func (t *Trainer) loop(ctx context.Context) (string, error) {
 		if err := t.logStep(rec); err != nil {
 			return "", err
 		}
+		t.settled = true
 		if t.opt.Observer.Step != nil {
 			t.opt.Observer.Step(rec, now)
 		}
@@ -135,6 +142,7 @@ func (t *Trainer) step() (runlog.Step, error) {
 		return runlog.Step{}, err
 	}
 	lr := t.cfg.Schedule.At(int(t.state.Step))
+	t.settled = false
 	stats, err := t.adam.Step(lr)
 	if err != nil {
 		return runlog.Step{}, err
@@ -238,14 +246,32 @@ func (t *Trainer) deviceFailed(err error) bool {
 	return t.runner != nil && t.runner.Err() != nil && !errors.As(err, &nonFinite)
 }
 
+// goOn says how to go on with a run whose device does not.
+func (t *Trainer) goOn() string {
+	return fmt.Sprintf("Nothing that was saved is lost: go on with 'tezgah train --resume %s' when the device has room and works, or with --device cpu", t.opt.Dir)
+}
+
+// rescue saves the run after a device failed between a step that is in the log and
+// the next update, when it may still let one read the weights, as one that is out of
+// memory does. Where that fails the run goes on from an earlier checkpoint.
+func (t *Trainer) rescue() {
+	if !t.settled || t.state.Step == 0 {
+		return
+	}
+	if found, _, err := checkpoint.Latest(t.opt.Dir); err == nil && found.Step == t.state.Step {
+		return
+	}
+	t.runner.Reset()
+	_ = t.save()
+}
+
 // recover opens the device again and restores the newest checkpoint.
 func (t *Trainer) recover(cause error) error {
 	failed := t.state.Step
 	t.notice(fmt.Sprintf("the device failed after step %d (%v): opening it again", failed, cause))
 	t.closeDevice()
 	if err := t.openDevice(); err != nil {
-		return fmt.Errorf("%w; opening the device again failed: %v. Checkpoints are whole: try 'tezgah train --resume %s', with a smaller --batch or --device cpu",
-			cause, err, t.opt.Dir)
+		return fmt.Errorf("%w; opening the device again failed: %v. %s", cause, err, t.goOn())
 	}
 	if err := t.restore(); err != nil {
 		return err

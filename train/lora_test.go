@@ -180,7 +180,7 @@ func TestLoRADeviceLost(t *testing.T) {
 	left := 150
 	tr, err := New(cfg, Options{Dir: broken, Open: func() (op.Backend, error) {
 		b, err := openCPU()
-		return failing{b, &left}, err
+		return failAfter(b, &left), err
 	}})
 	if err != nil {
 		t.Fatal(err)

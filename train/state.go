@@ -127,6 +127,7 @@ func (t *Trainer) restore() error {
 		return err
 	}
 	t.scaleLoss()
+	t.settled = true
 	return nil
 }
 

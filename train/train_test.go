@@ -339,19 +339,32 @@ func TestAccumulation(t *testing.T) {
 	}
 }
 
-// failing is a backend whose device dies at one call.
+// failing is a backend whose device dies at one call, and stays dead.
 type failing struct {
 	op.Backend
 	left *int
+	dead *bool
 }
+
+func failAfter(b op.Backend, left *int) failing { return failing{b, left, new(bool)} }
 
 var errDied = errors.New("device lost (test)")
 
 func (f failing) RMSNorm(a op.RMSNorm) error {
 	if *f.left--; *f.left == 0 {
+		*f.dead = true
+	}
+	if *f.dead {
 		return errDied
 	}
 	return f.Backend.RMSNorm(a)
+}
+
+func (f failing) Read(p []byte, x op.Tensor) error {
+	if *f.dead {
+		return errDied
+	}
+	return f.Backend.Read(p, x)
 }
 
 // TestDeviceLost loses the device once in mid-run: training goes on from the
@@ -366,7 +379,7 @@ func TestDeviceLost(t *testing.T) {
 	tr, err := New(cfg, Options{Dir: broken,
 		Open: func() (op.Backend, error) {
 			b, err := openCPU()
-			return failing{b, &left}, err
+			return failAfter(b, &left), err
 		},
 		Observer: Observer{Notice: func(s string) { notices = append(notices, s) }},
 	})
@@ -391,7 +404,7 @@ func TestDeviceLostForGood(t *testing.T) {
 	tr, err := New(cfg, Options{Dir: filepath.Join(dir, "run"), Open: func() (op.Backend, error) {
 		b, err := openCPU()
 		left := 50
-		return failing{b, &left}, err
+		return failAfter(b, &left), err
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -88,6 +88,7 @@ type Trainer struct {
 	data *data
 
 	noSamples bool     // one has failed
+	settled   bool     // the last step is in the log, and no update has begun since
 	tbLate    bool     // earlier steps were logged without event files
 	early     []string // notices from before the log was open
 

@@ -39,6 +39,9 @@ func gpuRows() ([]deviceRow, error) {
 		if m := matrixUnits(a.Matrix); m != "" {
 			detail = append(detail, m)
 		}
+		if a.Note != "" {
+			detail = append(detail, "not straight on Vulkan: "+a.Note)
+		}
 		rows = append(rows, deviceRow{deviceName(a.Index), a.Name, a.Kind.String(), strings.Join(detail, ", ")})
 	}
 	return rows, nil

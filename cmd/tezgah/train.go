@@ -186,7 +186,7 @@ var limits = []string{"max-steps", "max-time", "target-loss", "keep", "eval-ever
 
 // goOn resumes a run; only limits may be given with it.
 func (f *trainFlags) goOn(cmd *cobra.Command) error {
-	free := map[string]bool{"resume": true, "device": true, "threads": true, "json": true}
+	free := map[string]bool{"resume": true, "device": true, "backend": true, "threads": true, "json": true}
 	for _, name := range limits {
 		free[name] = true
 	}

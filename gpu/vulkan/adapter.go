@@ -4,6 +4,7 @@ package vulkan
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/gogpu/wgpu/hal/vulkan/vk"
@@ -63,13 +64,20 @@ type Adapter struct {
 	family   uint32  // the queue family that is used
 	period   float32 // nanoseconds of one timestamp tick
 	budget   bool    // VK_EXT_memory_budget
+	fixed    bool    // kernels may fix the size of their subgroups
 	key      [32]byte
 }
 
+// Refused is a device of this machine that this package cannot use.
+type Refused struct {
+	Name string
+	Why  error
+}
+
 // Adapters lists the devices of this machine that this package can use, in the
-// loader's order, and says why it cannot use others. The error tells why there
-// is no Vulkan at all.
-func Adapters() (list []Adapter, notes []string, err error) {
+// loader's order, and those that it cannot. The error tells why there is no
+// Vulkan at all.
+func Adapters() (list []Adapter, refused []Refused, err error) {
 	inst, err := open()
 	if err != nil {
 		return nil, nil, err
@@ -79,14 +87,15 @@ func Adapters() (list []Adapter, notes []string, err error) {
 		return nil, nil, err
 	}
 	for _, d := range all {
-		a, err := inst.adapter(d)
+		a, err := describe(inst.ask(d))
 		if err != nil {
-			notes = append(notes, fmt.Sprintf("%s: %v", a.Name, err))
+			refused = append(refused, Refused{a.Name, err})
 			continue
 		}
+		a.inst, a.physical = inst, d
 		list = append(list, a)
 	}
-	return list, notes, nil
+	return list, refused, nil
 }
 
 // Structure types that the binding does not name.
@@ -160,40 +169,79 @@ const (
 	extBudget = "VK_EXT_memory_budget"
 )
 
-// adapter asks a device everything that decides how it is used. On an error
-// only the name is filled in.
-func (i *instance) adapter(d vk.PhysicalDevice) (a Adapter, err error) {
-	var plain vk.PhysicalDeviceProperties
-	i.cmds.GetPhysicalDeviceProperties(d, &plain)
-	a = Adapter{Name: text(plain.DeviceName[:]), Vendor: vendor(plain.VendorID), API: versionText(plain.ApiVersion),
-		inst: i, physical: d}
-	if plain.ApiVersion < version13 {
+// answers are what a driver says of a device.
+type answers struct {
+	plain    vk.PhysicalDeviceProperties
+	ext      map[string]bool // extensions
+	features *features
+	props    *properties
+	queues   []vk.QueueFamilyProperties
+	shapes   []vk.CooperativeMatrixPropertiesKHR
+}
+
+// ask asks a device everything that decides how it is used; of a driver below
+// Vulkan 1.3, which does not know the questions, only the first.
+func (i *instance) ask(d vk.PhysicalDevice) (s answers) {
+	i.cmds.GetPhysicalDeviceProperties(d, &s.plain)
+	if s.plain.ApiVersion < version13 {
+		return s
+	}
+	s.ext = i.extensions(d)
+	s.features = &features{}
+	s.features.chain(s.ext[extMatrix], s.ext[extMat2], s.ext[extBF16])
+	i.cmds.GetPhysicalDeviceFeatures2(d, &s.features.core)
+	s.props = i.properties(d)
+	s.queues = i.queues(d)
+	if s.ext[extMatrix] {
+		s.shapes = i.matrixShapes(d)
+	}
+	return s
+}
+
+// describe judges a device by its driver's answers. On an error, which says why
+// it cannot be used, only the name is filled in.
+func describe(s answers) (a Adapter, err error) {
+	a = Adapter{Name: text(s.plain.DeviceName[:]), Vendor: vendor(s.plain.VendorID), API: versionText(s.plain.ApiVersion)}
+	if s.plain.ApiVersion < version13 {
 		return a, fmt.Errorf("its driver knows Vulkan %s, want 1.3: update the driver", a.API)
 	}
-	ext := i.extensions(d)
-	var f features
-	f.chain(ext[extMatrix], ext[extMat2], ext[extBF16])
-	i.cmds.GetPhysicalDeviceFeatures2(d, &f.core)
-	p := i.properties(d)
+	f, p := s.features, s.props
+	if lacks := f.missing(); lacks != "" {
+		return a, fmt.Errorf("its driver lacks %s, which Vulkan 1.3 promises: update the driver", lacks)
+	}
+	if err := a.chooseQueue(s.queues, s.plain.Limits.TimestampPeriod); err != nil {
+		return a, err
+	}
 	a.Kind = kind(p.core.Properties.DeviceType)
 	a.Driver = driverText(p)
 	a.Limits = limits(p)
 	a.key = cacheKey(p)
 	a.F16 = f.v11.StorageBuffer16BitAccess != 0 && f.v11.UniformAndStorageBuffer16BitAccess != 0 && f.v12.ShaderFloat16 != 0
 	a.Subgroups = p.v11.SubgroupSupportedStages&vk.ShaderStageFlags(vk.ShaderStageComputeBit) != 0 && p.v11.SubgroupSupportedOperations&arithmetic != 0
-	a.budget = ext[extBudget]
-	if err := a.chooseQueue(); err != nil {
-		return a, err
-	}
+	a.budget = s.ext[extBudget]
+	a.fixed = f.v13.SubgroupSizeControl != 0 && f.v13.ComputeFullSubgroups != 0 && a.Limits.MaxSubgroup > 0
 	// Kernels compiled from WGSL have atomics of the device's scope, which the memory model
 	// of the matrix kernels forbids without a feature of its own.
 	model := f.v12.VulkanMemoryModel != 0 && f.v12.VulkanMemoryModelDeviceScope != 0
-	if ext[extMatrix] && f.matrix.CooperativeMatrix != 0 && a.F16 && model {
-		a.BF16 = ext[extBF16] && f.bf16.ShaderBFloat16Type != 0 && f.bf16.ShaderBFloat16CooperativeMatrix != 0
-		a.Matrix2 = ext[extMat2] && f.hasMatrix2()
-		a.Matrix = shapes(i.matrixShapes(d), a.BF16)
+	if s.ext[extMatrix] && f.matrix.CooperativeMatrix != 0 && a.F16 && a.fixed && model {
+		bf16 := s.ext[extBF16] && f.bf16.ShaderBFloat16Type != 0 && f.bf16.ShaderBFloat16CooperativeMatrix != 0
+		a.Matrix = shapes(s.shapes, bf16)
+		a.BF16 = slices.ContainsFunc(a.Matrix, func(m MatrixShape) bool { return m.Input == "bf16" })
+		a.Matrix2 = len(a.Matrix) > 0 && s.ext[extMat2] && f.hasMatrix2()
 	}
 	return a, nil
+}
+
+// missing names a feature that every device is opened with and this one lacks,
+// "" for none. Drivers must have them; one that does not would refuse to open.
+func (f *features) missing() string {
+	switch {
+	case f.core.Features.RobustBufferAccess == 0:
+		return "robustBufferAccess"
+	case f.v13.Maintenance4 == 0:
+		return "maintenance4"
+	}
+	return ""
 }
 
 // arithmetic is VK_SUBGROUP_FEATURE_ARITHMETIC_BIT.
@@ -256,31 +304,35 @@ func shapes(all []vk.CooperativeMatrixPropertiesKHR, bf16 bool) (list []MatrixSh
 	return list
 }
 
-// chooseQueue takes the first family that computes, preferring one that also
-// draws: it is the one that drivers expect long work on.
-func (a *Adapter) chooseQueue() error {
+// queues lists a device's queue families.
+func (i *instance) queues(d vk.PhysicalDevice) []vk.QueueFamilyProperties {
 	var n uint32
-	a.inst.cmds.GetPhysicalDeviceQueueFamilyProperties(a.physical, &n, nil)
+	i.cmds.GetPhysicalDeviceQueueFamilyProperties(d, &n, nil)
 	if n == 0 {
-		return fmt.Errorf("it has no queues")
+		return nil
 	}
 	list := make([]vk.QueueFamilyProperties, n)
-	a.inst.cmds.GetPhysicalDeviceQueueFamilyProperties(a.physical, &n, &list[0])
+	i.cmds.GetPhysicalDeviceQueueFamilyProperties(d, &n, &list[0])
+	return list[:n]
+}
+
+// chooseQueue takes the first family that computes, preferring one that also
+// draws: it is the one that drivers expect long work on. period is that of a
+// timestamp's tick.
+func (a *Adapter) chooseQueue(list []vk.QueueFamilyProperties, period float32) error {
 	compute, graphics := vk.QueueFlags(vk.QueueComputeBit), vk.QueueFlags(vk.QueueGraphicsBit)
 	found := -1
-	for k, f := range list[:n] {
+	for k, f := range list {
 		switch {
-		case f.QueueFlags&compute == 0:
+		case f.QueueCount == 0 || f.QueueFlags&compute == 0:
 		case found < 0, f.QueueFlags&graphics != 0 && list[found].QueueFlags&graphics == 0:
 			found = k
 		}
 	}
 	if found < 0 {
-		return fmt.Errorf("it has no queue for compute kernels")
+		return fmt.Errorf("none of its %d queue families runs compute kernels", len(list))
 	}
-	var p vk.PhysicalDeviceProperties
-	a.inst.cmds.GetPhysicalDeviceProperties(a.physical, &p)
-	a.family, a.period = uint32(found), p.Limits.TimestampPeriod
+	a.family, a.period = uint32(found), period
 	a.Timestamps = list[found].TimestampValidBits > 0 && a.period > 0
 	return nil
 }

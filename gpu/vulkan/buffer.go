@@ -49,6 +49,9 @@ func (d *Device) newBuffer(size uint64, want, must vk.MemoryPropertyFlags) (*Buf
 
 // FreeBuffer frees a buffer that no recorded or running work uses.
 func (d *Device) FreeBuffer(b *Buffer) {
+	if d.hung {
+		return
+	}
 	d.cmds.DestroyBuffer(d.handle, b.handle, nil)
 	d.memory.release(b.memory)
 	b.handle, d.stale = 0, true

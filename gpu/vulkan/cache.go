@@ -49,8 +49,14 @@ func (c *pipelineCache) open(d *Device, file string) {
 	if len(data) > 0 {
 		info.PInitialData = (*uintptr)(unsafe.Pointer(&data[0]))
 	}
-	// Without a cache every pipeline is compiled anew; nothing else changes.
-	_ = d.cmds.CreatePipelineCache(d.handle, &info, nil, &c.handle)
+	code := d.cmds.CreatePipelineCache(d.handle, &info, nil, &c.handle)
+	if code != vk.Success && len(data) > 0 { // the driver does not want its own words
+		info.InitialDataSize, info.PInitialData = 0, nil
+		code = d.cmds.CreatePipelineCache(d.handle, &info, nil, &c.handle)
+	}
+	if code != vk.Success { // every pipeline is compiled anew; nothing else changes
+		c.handle = 0
+	}
 }
 
 // unwrap returns the driver's part of a cache file, nil if it is not whole or

@@ -3,6 +3,8 @@
 package vulkan
 
 import (
+	"fmt"
+
 	"github.com/gogpu/wgpu/hal/vulkan/vk"
 )
 
@@ -26,6 +28,7 @@ type Device struct {
 	recorded uint64 // batches, not counting those that were submitted again
 	stale    bool   // objects were freed that batches may name
 	timing   *timing
+	hung     bool // the GPU may still be at work, and will not say when it is done
 
 	up   []*staging
 	down *staging
@@ -44,7 +47,7 @@ func Open(a Adapter, o Options) (*Device, error) {
 		return nil, err
 	}
 	if err := d.cmds.LoadDevice(d.handle); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the driver lacks functions of Vulkan 1.3: %w", err)
 	}
 	d.cmds.GetDeviceQueue(d.handle, a.family, 0, &d.queue)
 	d.memory.init(d)
@@ -67,8 +70,8 @@ func (d *Device) create() error {
 	enable(a.F16, &f.v11.StorageBuffer16BitAccess)
 	enable(a.F16, &f.v11.UniformAndStorageBuffer16BitAccess) // the WGSL compiler declares it
 	enable(a.F16, &f.v12.ShaderFloat16)
-	enable(a.Limits.MaxSubgroup > 0, &f.v13.SubgroupSizeControl)
-	enable(a.Limits.MaxSubgroup > 0, &f.v13.ComputeFullSubgroups)
+	enable(a.fixed, &f.v13.SubgroupSizeControl)
+	enable(a.fixed, &f.v13.ComputeFullSubgroups)
 	enable(true, &f.v13.Maintenance4)
 	if matrix {
 		enable(true, &f.v12.VulkanMemoryModel)
@@ -106,9 +109,13 @@ func (d *Device) create() error {
 func (d *Device) Adapter() Adapter { return d.a }
 
 // Close waits for the GPU and frees everything, what callers forgot to free
-// included. The device must not be used afterwards.
+// included. The device must not be used afterwards. What a GPU that hangs may
+// still be using is left to the end of the process.
 func (d *Device) Close() {
 	_ = d.Wait()
+	if d.hung {
+		return
+	}
 	d.cmds.DeviceWaitIdle(d.handle)
 	d.timing.free(d)
 	for _, b := range append(d.idle, d.flying...) {

@@ -22,10 +22,14 @@ const (
 // allocator cuts the driver's memory into pieces, one list of blocks for each
 // memory type. Memory goes back to the driver as soon as a block is empty.
 type allocator struct {
-	dev   *Device
-	types vk.PhysicalDeviceMemoryProperties
-	lists [32][]*block
-	bytes uint64 // taken from the driver
+	discrete bool // a GPU with memory of its own
+	types    vk.PhysicalDeviceMemoryProperties
+	lists    [32][]*block
+	bytes    uint64 // taken from the driver
+	// grab and give are the driver's, or a test's: memory of a type, and where the
+	// host sees it.
+	grab func(kind uint32, size uint64) (vk.DeviceMemory, unsafe.Pointer, error)
+	give func(vk.DeviceMemory)
 }
 
 // block is one allocation of the driver.
@@ -46,8 +50,30 @@ type piece struct {
 }
 
 func (m *allocator) init(d *Device) {
-	m.dev = d
+	m.discrete = d.a.Kind == Discrete
 	d.cmds.GetPhysicalDeviceMemoryProperties(d.a.physical, &m.types)
+	m.grab = func(kind uint32, size uint64) (vk.DeviceMemory, unsafe.Pointer, error) {
+		return d.allocate(kind, size, m.types.MemoryTypes[kind].PropertyFlags&hostVisible != 0)
+	}
+	m.give = func(h vk.DeviceMemory) { d.cmds.FreeMemory(d.handle, h, nil) }
+}
+
+// allocate takes memory from the driver, and shows it to the host.
+func (d *Device) allocate(kind uint32, size uint64, host bool) (h vk.DeviceMemory, at unsafe.Pointer, err error) {
+	info := vk.MemoryAllocateInfo{SType: vk.StructureTypeMemoryAllocateInfo, AllocationSize: vk.DeviceSize(size), MemoryTypeIndex: kind}
+	what := fmt.Sprintf("vkAllocateMemory of %d bytes", size)
+	if err := check(what, d.cmds.AllocateMemory(d.handle, &info, nil, &h)); err != nil || !host {
+		return h, nil, err
+	}
+	var keep pinned
+	defer keep.unpin()
+	seen := new(unsafe.Pointer)
+	keep.Pin(seen) // the call takes its address as a number
+	if err := check("vkMapMemory", d.cmds.MapMemory(d.handle, h, 0, wholeSize, 0, uintptr(unsafe.Pointer(seen)))); err != nil {
+		d.cmds.FreeMemory(d.handle, h, nil)
+		return 0, nil, err
+	}
+	return h, *seen, nil
 }
 
 // Properties of memory types.
@@ -90,7 +116,22 @@ func (m *allocator) candidates(bits uint32, must, want vk.MemoryPropertyFlags) (
 		}
 	}
 	sort.SliceStable(kinds, func(i, j int) bool { return score(kinds[i]) > score(kinds[j]) })
+	// A GPU reaches the host's memory many times slower than its own. A run that
+	// spills there would seem to hang, so a full GPU is an error.
+	if local := own(kinds, m.types); m.discrete && want&deviceLocal != 0 && len(local) > 0 {
+		return local
+	}
 	return kinds
+}
+
+// own are the memory types that lie on the GPU.
+func own(kinds []uint32, types vk.PhysicalDeviceMemoryProperties) (local []uint32) {
+	for _, k := range kinds {
+		if types.MemoryTypes[k].PropertyFlags&deviceLocal != 0 {
+			local = append(local, k)
+		}
+	}
+	return local
 }
 
 func (m *allocator) allocIn(kind uint32, size, align uint64) (piece, error) {
@@ -120,18 +161,11 @@ func b2u(b bool) uint64 {
 }
 
 func (m *allocator) newBlock(kind uint32, size uint64) (*block, error) {
-	info := vk.MemoryAllocateInfo{SType: vk.StructureTypeMemoryAllocateInfo, AllocationSize: vk.DeviceSize(size), MemoryTypeIndex: kind}
-	b := &block{kind: kind, size: size, free: []span{{0, size}}}
-	if err := check("vkAllocateMemory", m.dev.cmds.AllocateMemory(m.dev.handle, &info, nil, &b.handle)); err != nil {
+	handle, host, err := m.grab(kind, size)
+	if err != nil {
 		return nil, err
 	}
-	if m.types.MemoryTypes[kind].PropertyFlags&hostVisible != 0 {
-		code := m.dev.cmds.MapMemory(m.dev.handle, b.handle, 0, wholeSize, 0, uintptr(unsafe.Pointer(&b.host)))
-		if err := check("vkMapMemory", code); err != nil {
-			m.dev.cmds.FreeMemory(m.dev.handle, b.handle, nil)
-			return nil, err
-		}
-	}
+	b := &block{kind: kind, handle: handle, size: size, host: host, free: []span{{0, size}}}
 	m.bytes += size
 	m.lists[kind] = append(m.lists[kind], b)
 	return b, nil
@@ -187,7 +221,7 @@ func (m *allocator) drop(b *block) {
 		}
 	}
 	m.bytes -= b.size
-	m.dev.cmds.FreeMemory(m.dev.handle, b.handle, nil)
+	m.give(b.handle)
 }
 
 // free returns everything to the driver.

@@ -52,6 +52,9 @@ func (d *Device) NewPipeline(m Module) (*Pipeline, error) {
 	if len(m.Code) < 5 {
 		return nil, fmt.Errorf("a SPIR-V module of %d words", len(m.Code))
 	}
+	if m.Subgroup != 0 && !d.a.fixed {
+		return nil, fmt.Errorf("subgroups of %d threads, but the driver of %s lets no kernel choose", m.Subgroup, d.a.Name)
+	}
 	if l := d.a.Limits; m.Subgroup != 0 && (m.Subgroup < l.MinSubgroup || m.Subgroup > l.MaxSubgroup) {
 		return nil, fmt.Errorf("subgroups of %d threads, but %s has %d to %d", m.Subgroup, d.a.Name, l.MinSubgroup, l.MaxSubgroup)
 	}
@@ -122,6 +125,9 @@ const requireFullSubgroups = 2
 
 // FreePipeline frees a pipeline that no recorded or running work uses.
 func (d *Device) FreePipeline(p *Pipeline) {
+	if d.hung {
+		return
+	}
 	if p.handle != 0 {
 		d.cmds.DestroyPipeline(d.handle, p.handle, nil)
 	}
@@ -173,6 +179,9 @@ func (d *Device) NewGroup(p *Pipeline, ranges []Range) (*Group, error) {
 
 // FreeGroup frees a group that no recorded or running work uses.
 func (d *Device) FreeGroup(g *Group) {
+	if d.hung {
+		return
+	}
 	d.sets.release(d, g)
 	g.set, d.stale = 0, true
 }

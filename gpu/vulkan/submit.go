@@ -117,12 +117,14 @@ func (c command) stale() bool {
 // again.
 func (d *Device) Recorded() uint64 { return d.recorded }
 
-// Wait submits and waits until the GPU has done everything.
+// Wait submits and waits until the GPU has done everything, what was submitted
+// before included when the last part cannot be.
 func (d *Device) Wait() error {
-	if err := d.Submit(); err != nil {
-		return err
+	err := d.Submit()
+	if e := d.waitUntilFlying(0); err == nil {
+		err = e
 	}
-	return d.waitUntilFlying(0)
+	return err
 }
 
 // Pending is the number of the batch being recorded, or of the last one when
@@ -167,6 +169,9 @@ const hangTime = 2 * time.Minute
 // often at first; then it lets the driver wait, in short turns, because Go's
 // garbage collector cannot run while a thread is in the driver.
 func (d *Device) waitUntilFlying(n int) error {
+	if d.hung {
+		return &Error{"waiting for the GPU", vk.ErrorDeviceLost}
+	}
 	start := time.Now()
 	for tries := 0; len(d.flying) > n; tries++ {
 		fence := &d.flying[0].fence
@@ -184,6 +189,7 @@ func (d *Device) waitUntilFlying(n int) error {
 			start, tries = time.Now(), -1
 		case vk.NotReady, vk.Timeout:
 			if time.Since(start) > hangTime {
+				d.hung = true
 				return &Error{"waiting for the GPU", vk.ErrorDeviceLost}
 			}
 			runtime.Gosched()
