@@ -69,6 +69,8 @@ type adapter struct {
 type search struct {
 	found   []adapter
 	refused []refusal
+	without error    // why there is no Vulkan for gpu/vulkan at all, where it might be
+	named   bool     // the environment names drivers, which somebody expects to work
 	probed  []string // what was looked at, a line each
 }
 
@@ -87,6 +89,8 @@ func (s search) withLayered(layered search) search {
 		i := slices.IndexFunc(s.refused, func(r refusal) bool { return r.name == a.Name })
 		if i >= 0 {
 			a.Note = s.refused[i].why.Error()
+		} else if s.without != nil {
+			a.Note = s.without.Error()
 		}
 		if i >= 0 || all {
 			s.found = append(s.found, a)
@@ -98,8 +102,8 @@ func (s search) withLayered(layered search) search {
 // err says that nothing was found, and why.
 func (s search) err() error {
 	kind := ErrNoAdapter
-	if len(s.refused) > 0 {
-		kind = errRefused
+	if len(s.refused) > 0 || s.named {
+		kind = errUnusable
 	}
 	return fmt.Errorf("gpu: %w\n%s\n%s", kind, "  "+strings.Join(s.probed, "\n  "), noAdapterHint)
 }

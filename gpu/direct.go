@@ -37,6 +37,7 @@ func directAdapters() search {
 // directSearch turns gpu/vulkan's answer into this package's.
 func directSearch(list []vulkan.Adapter, refused []vulkan.Refused, err error) (s search) {
 	if err != nil {
+		s.without = err
 		s.probed = append(s.probed, "vulkan: "+err.Error())
 		return s
 	}

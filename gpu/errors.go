@@ -22,12 +22,12 @@ var (
 	ErrShader = errors.New("shader does not compile")
 )
 
-// ErrRefused: GPUs are there, and none of them can be used; it comes with
-// ErrNoAdapter, and a user should hear of it.
-var ErrRefused = errors.New("those of this machine are refused")
+// ErrUnusable comes with ErrNoAdapter where a GPU is there that cannot be used, or
+// where the environment names a driver: a user should hear of it.
+var ErrUnusable = errors.New("what is there cannot be used")
 
-// errRefused is both.
-var errRefused = fmt.Errorf("%w: %w", ErrNoAdapter, ErrRefused)
+// errUnusable is both.
+var errUnusable = fmt.Errorf("%w: %w", ErrNoAdapter, ErrUnusable)
 
 // ShaderError is a kernel that a driver refused.
 type ShaderError struct {

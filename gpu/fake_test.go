@@ -17,7 +17,10 @@ type fakeDriver struct {
 	live    int
 	groups  int
 	uploads int
+	free    uint64
 }
+
+func (f *fakeDriver) freeBytes() uint64 { return f.free }
 
 func (f *fakeDriver) do(method string) error {
 	err := f.fail[method]
@@ -118,12 +121,20 @@ func TestLostDeviceStaysLost(t *testing.T) {
 
 func TestOutOfMemoryLeavesTheDeviceUsable(t *testing.T) {
 	d, f := fakeDevice()
+	held, err := d.NewBuffer("held", 3<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.free = 3 << 19
 	f.fail["newBuffer"] = fmt.Errorf("%w: vkAllocateMemory returned -2", ErrOutOfMemory)
-	_, err := d.NewBuffer("big", 1<<20)
-	if !errors.Is(err, ErrOutOfMemory) || !strings.Contains(err.Error(), `"big" of 1048576 bytes`) {
-		t.Errorf("got %v, want an ErrOutOfMemory that names the buffer", err)
+	_, err = d.NewBuffer("big", 1<<20)
+	for _, say := range []string{`"big" of 1048576 bytes`, "3.0 MiB are in this program's buffers", "1.5 MiB free", "close what else uses the GPU"} {
+		if !errors.Is(err, ErrOutOfMemory) || !strings.Contains(err.Error(), say) {
+			t.Errorf("got %v, want an ErrOutOfMemory that says %q", err, say)
+		}
 	}
 	delete(f.fail, "newBuffer")
+	held.Release()
 	if _, err := d.NewBuffer("small", 4); err != nil || d.Lost() {
 		t.Errorf("after it: %v, lost %v", err, d.Lost())
 	}

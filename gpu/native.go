@@ -36,6 +36,7 @@ var instances struct {
 // looked at. Without a choice it is Vulkan itself, and the WebGPU layer for what
 // Vulkan itself cannot use.
 func platformAdapters(backend string) (s search) {
+	defer func() { _, variable := driverDescriptions(); s.named = variable != "" }()
 	if backend != BackendWebGPU {
 		s = directAdapters()
 		if backend == BackendVulkan || len(s.found) > 0 && len(s.refused) == 0 {
@@ -71,7 +72,7 @@ func halAdapters() search {
 
 // copied is s with slices of its own, which callers sort and extend.
 func (s search) copied() search {
-	return search{slices.Clone(s.found), slices.Clone(s.refused), slices.Clone(s.probed)}
+	return search{slices.Clone(s.found), slices.Clone(s.refused), s.without, s.named, slices.Clone(s.probed)}
 }
 
 // backend is one of the system's ways to a GPU.
@@ -245,12 +246,31 @@ func (h *halDriver) close() {
 	h.dev.Destroy()
 }
 
+// driverFiles says which driver descriptions Vulkan's loader looks at, a line each.
+func driverFiles() (lines []string) {
+	files, variable := driverDescriptions()
+	if variable != "" {
+		variable += " names "
+	}
+	for _, f := range files {
+		line := "vulkan driver: " + variable + f
+		if _, err := os.Stat(f); err != nil {
+			line += ", which cannot be read"
+		}
+		lines = append(lines, line)
+	}
+	if len(lines) == 0 && noDrivers != "" {
+		lines = []string{noDrivers}
+	}
+	return lines
+}
+
 // driverVersion changes when the GPU driver does, as far as files tell: the
 // hardware layer reports only the version of the API.
 func driverVersion() string {
 	version := ""
-	for _, f := range driverFiles() {
-		f = strings.TrimPrefix(f, "vulkan driver: ")
+	files, _ := driverDescriptions()
+	for _, f := range files {
 		if info, err := os.Stat(f); err == nil {
 			version += fmt.Sprintf("%s %d %d\n", f, info.Size(), info.ModTime().Unix())
 		}

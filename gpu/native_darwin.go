@@ -14,5 +14,7 @@ var platformBackends = []backend{
 	{"vulkan", func() hal.Backend { return vulkan.Backend{} }},
 }
 
-// driverFiles has nothing to add on macOS: drivers are part of the system.
-func driverFiles() []string { return nil }
+// driverDescriptions has nothing to tell on macOS: drivers are part of the system.
+func driverDescriptions() (files []string, variable string) { return nil, "" }
+
+const noDrivers = ""

@@ -19,23 +19,21 @@ var driverFolders = []string{
 	"/etc/vulkan/icd.d", "/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d",
 }
 
-// driverFiles says which driver descriptions (ICDs) the loader can find.
-func driverFiles() []string {
-	var found []string
-	for _, folder := range driverFolders {
-		files, _ := filepath.Glob(filepath.Join(folder, "*.json"))
-		found = append(found, files...)
-	}
-	for _, name := range []string{"VK_DRIVER_FILES", "VK_ICD_FILENAMES"} {
-		if v := os.Getenv(name); v != "" {
-			found = append(found, name+"="+v)
+// driverDescriptions are the driver descriptions (ICDs) that the loader looks at:
+// those that the environment names, else all in driverFolders. variable is what
+// names them, "" for none.
+func driverDescriptions() (files []string, variable string) {
+	for _, variable := range []string{"VK_DRIVER_FILES", "VK_ICD_FILENAMES"} { // the first one counts
+		if v := os.Getenv(variable); v != "" {
+			return filepath.SplitList(v), variable
 		}
 	}
-	if len(found) == 0 {
-		return []string{"vulkan drivers: none described in " + filepath.Join(driverFolders[1], "*.json") + " and the like"}
+	for _, folder := range driverFolders {
+		found, _ := filepath.Glob(filepath.Join(folder, "*.json"))
+		files = append(files, found...)
 	}
-	for i := range found {
-		found[i] = "vulkan driver: " + found[i]
-	}
-	return found
+	return files, ""
 }
+
+// noDrivers is the line for a loader that finds no driver.
+var noDrivers = "vulkan drivers: none described in " + filepath.Join(driverFolders[1], "*.json") + " and the like"

@@ -18,7 +18,7 @@ import (
 func TestNoDriver(t *testing.T) {
 	if os.Getenv("TEZGAH_TEST_CHILD") == "1" {
 		_, err := Open(Options{})
-		fmt.Printf("none=%v\n%v\n", errors.Is(err, ErrNoAdapter), err)
+		fmt.Printf("none=%v told=%v\n%v\n", errors.Is(err, ErrNoAdapter), errors.Is(err, ErrUnusable), err)
 		return
 	}
 	child := exec.Command(os.Args[0], "-test.run=^TestNoDriver$")
@@ -27,7 +27,7 @@ func TestNoDriver(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"none=true", "vulkan:", "/nowhere.json", "--device cpu"} {
+	for _, want := range []string{"none=true told=true", "vulkan:", "VK_DRIVER_FILES names /nowhere.json, which cannot be read", "--device cpu"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the message lacks %q:\n%s", want, out)
 		}

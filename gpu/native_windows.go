@@ -14,5 +14,7 @@ var platformBackends = []backend{
 	{"dx12", func() hal.Backend { return dx12.Backend{} }},
 }
 
-// driverFiles has nothing to add on Windows: drivers are in the registry.
-func driverFiles() []string { return nil }
+// driverDescriptions has nothing to tell on Windows: drivers are in the registry.
+func driverDescriptions() (files []string, variable string) { return nil, "" }
+
+const noDrivers = ""

@@ -27,9 +27,13 @@ func (t *Trainer) Run(ctx context.Context) (Result, error) {
 	failedAt := int64(-1)
 	for {
 		reason, err := t.loop(ctx)
+		if err == nil {
+			var res Result
+			if res, err = t.finish(reason); err == nil {
+				return res, nil
+			}
+		}
 		switch {
-		case err == nil:
-			return t.finish(reason)
 		case ctx.Err() != nil:
 			return t.result(""), t.interrupted(ctx)
 		case !t.deviceFailed(err):

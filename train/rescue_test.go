@@ -117,3 +117,38 @@ func TestDeviceThatStaysFull(t *testing.T) {
 		t.Errorf("the newest checkpoint is %+v, %v, want that of step 18", c, err)
 	}
 }
+
+// TestDeviceFailsAtTheEnd: where the last checkpoint cannot be read from the device
+// the run goes back to the one before, and ends.
+func TestDeviceFailsAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	whole, run := filepath.Join(dir, "whole"), filepath.Join(dir, "run")
+	runAll(t, whole, cfg)
+	var read, never error
+	var notices []string
+	tr, err := New(cfg, Options{Dir: run,
+		Open: func() (op.Backend, error) {
+			read = nil
+			b, err := openCPU()
+			return broken{b, &never, &never, &read}, err
+		},
+		Observer: Observer{
+			Notice: func(s string) { notices = append(notices, s) },
+			Step: func(s runlog.Step, _ Pace) {
+				if s.Step == cfg.MaxSteps && len(notices) == 0 {
+					read = errors.New("lost (test)")
+				}
+			},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tr.Run(context.Background())
+	tr.Close()
+	if said := strings.Join(notices, "\n"); err != nil || !strings.Contains(said, "going on from step 20") {
+		t.Errorf("%v, the user was told %q", err, said)
+	}
+	sameRun(t, whole, run)
+}

@@ -59,7 +59,7 @@ func openDevice(device, backend string, threads int) (b op.Backend, notice strin
 		if b, notice, err = openGPU("auto", backend); err == nil {
 			return b, notice, nil
 		}
-		if notice = ""; !errors.Is(err, gpu.ErrNoAdapter) || errors.Is(err, gpu.ErrRefused) { // there is one, and it should have worked
+		if notice = ""; !errors.Is(err, gpu.ErrNoAdapter) || errors.Is(err, gpu.ErrUnusable) { // there is one, and it should have worked
 			notice = "the GPU cannot be used, going on with the CPU: " + err.Error()
 		}
 		b, err = cpu.New(cpu.Options{Threads: threads})

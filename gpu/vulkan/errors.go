@@ -54,7 +54,7 @@ func meaning(code vk.Result) string {
 	case vk.ErrorFeatureNotPresent:
 		return "the driver lacks a feature"
 	case vk.ErrorIncompatibleDriver:
-		return "the driver is too old"
+		return "no driver that the loader finds works"
 	case tooManyObjects:
 		return "too many allocations"
 	}

@@ -52,7 +52,7 @@ func newInstance() (*instance, error) {
 	if err := i.cmds.LoadGlobal(); err != nil {
 		return nil, fmt.Errorf("the Vulkan loader is broken: %w", err)
 	}
-	var loader uint32
+	loader := uint32(1 << 22) // which has no function to ask
 	if i.cmds.EnumerateInstanceVersion(&loader) != vk.Success || loader < version13 {
 		return nil, fmt.Errorf("the Vulkan loader is of version %s, want 1.3", versionText(loader))
 	}
