@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -72,7 +73,10 @@ func (a AdapterInfo) load(name string, v any) bool {
 		return false
 	}
 	data, err := os.ReadFile(path)
-	return err == nil && json.Unmarshal(data, v) == nil
+	if err != nil || string(bytes.TrimSpace(data)) == "null" { // which would make a map nil
+		return false
+	}
+	return json.Unmarshal(data, v) == nil
 }
 
 // save writes the file under another name and renames it, so that a reader

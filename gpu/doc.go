@@ -13,6 +13,7 @@
 //
 //	Adapters() ([]AdapterInfo, error)
 //	Open(Options) (*Device, error)
+//	NewRehearsal(AdapterInfo, Limits, Features) *Device        checks and counts, does nothing
 //
 //	(*Device).NewBuffer(label, sizeBytes) (*Buffer, error)     zeroed
 //	(*Buffer).Release(), Size(), Label()
@@ -41,7 +42,8 @@
 // Dispatches are recorded and handed over in batches, so an error of the GPU
 // itself may come back from a later Dispatch, Submit, Wait or Download. Every
 // error says which buffer or kernel it is about, and wraps one of ErrNoAdapter,
-// ErrLost, ErrOutOfMemory, ErrValidation or ErrShader.
+// ErrLost, ErrOutOfMemory, ErrValidation or ErrShader; ErrUnusable comes with the
+// first where a user should hear of it.
 //
 // # Uniforms
 //

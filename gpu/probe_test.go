@@ -83,7 +83,7 @@ func TestCache(t *testing.T) {
 		}
 	}
 	path := a.cachePath("tiles")
-	for _, junk := range []string{"", "{", "\x00\xff", `"text"`} {
+	for _, junk := range []string{"", "{", "\x00\xff", `"text"`, "null\n"} {
 		if err := os.WriteFile(path, []byte(junk), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -278,7 +278,7 @@ func (t *Trainer) recover(cause error) error {
 		return fmt.Errorf("%w; opening the device again failed: %v. %s", cause, err, t.goOn())
 	}
 	if err := t.restore(); err != nil {
-		return err
+		return fmt.Errorf("%w; it fails again, now with %v. %s", cause, err, t.goOn())
 	}
 	if err := t.reopenLog(); err != nil {
 		return err
