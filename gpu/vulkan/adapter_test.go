@@ -23,7 +23,7 @@ func goodAnswers() answers {
 	s.props.v13.MinSubgroupSize, s.props.v13.MaxSubgroupSize = 32, 32
 	f := s.features
 	for _, on := range append(f.wanted(), &f.core.Features.RobustBufferAccess, &f.v11.StorageBuffer16BitAccess, &f.v11.UniformAndStorageBuffer16BitAccess,
-		&f.v12.ShaderFloat16, &f.v12.VulkanMemoryModel, &f.v13.SubgroupSizeControl, &f.v13.ComputeFullSubgroups, &f.v13.Maintenance4,
+		&f.v12.ShaderFloat16, &f.v12.VulkanMemoryModel, &f.v12.VulkanMemoryModelDeviceScope, &f.v13.SubgroupSizeControl, &f.v13.ComputeFullSubgroups, &f.v13.Maintenance4,
 		&f.matrix.CooperativeMatrix, &f.bf16.ShaderBFloat16Type, &f.bf16.ShaderBFloat16CooperativeMatrix) {
 		*on = 1
 	}
@@ -67,6 +67,7 @@ func TestDescribe(t *testing.T) {
 		"matrix extension":    {func(s *answers) { delete(s.ext, extMatrix) }, " f16 subgroups fixed time budget"},
 		"matrix feature":      {func(s *answers) { s.features.matrix.CooperativeMatrix = 0 }, " f16 subgroups fixed time budget"},
 		"memory model":        {func(s *answers) { s.features.v12.VulkanMemoryModel = 0 }, " f16 subgroups fixed time budget"},
+		"device scope":        {func(s *answers) { s.features.v12.VulkanMemoryModelDeviceScope = 0 }, " f16 subgroups fixed time budget"},
 		"16-bit arithmetic":   {func(s *answers) { s.features.v12.ShaderFloat16 = 0 }, " subgroups fixed time budget"},
 		"16-bit storage":      {func(s *answers) { s.features.v11.StorageBuffer16BitAccess = 0 }, " subgroups fixed time budget"},
 		"subgroup control":    {func(s *answers) { s.features.v13.SubgroupSizeControl = 0 }, " f16 subgroups time budget"},
