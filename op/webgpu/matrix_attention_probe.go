@@ -166,11 +166,15 @@ func (c *attentionCase) row(h, t int, out, lse, dq, dk, dv bounded) {
 			delta += p * v * float64(dout[i])
 		}
 	}
+	deltaSize := 0.0 // delta comes from an output that was rounded
+	for i := range c.d {
+		deltaSize += math.Abs(out.value[at+i] * float64(dout[i]))
+	}
 	for s := first; s <= t; s++ {
 		p := math.Exp(scores[s]) / total
 		dp, size := dotOf(dout, c.v[s*c.d:])
 		ds := probeScale * p * (dp - delta)
-		off := c.relative*math.Abs(ds) + noise*probeScale*p*(size+math.Abs(delta))
+		off := c.relative*math.Abs(ds) + probeScale*p*(noise*size+(c.relative+noise)*deltaSize)
 		for i := range c.d {
 			k := s*c.d + i
 			dv.add(k, p*float64(dout[i]), (c.relative+noise)*p*math.Abs(float64(dout[i])))
