@@ -128,8 +128,11 @@ func (a MatMul) check() error {
 		} else {
 			c.wantOperand("b", a.B, "K,N", k, n)
 		}
-		c.want("c", a.C, f32, "M,N", m, n)
+		c.wantOperand("c", a.C, "M,N", m, n)
 		c.optional("residual", a.Residual, f32, "M,N", m, n)
+		if c.err == nil && a.C.Type() != f32 && (a.Acc || a.Residual.Ok()) {
+			c.fail("c %v is %v, want F32 with acc or a residual: a sum is rounded once, when it is complete", a.C, a.C.Type())
+		}
 	}
 	return c.err
 }
@@ -164,29 +167,34 @@ func (c *checker) heads(q, k Tensor) (b, t, h, kvh, d int, ok bool) {
 func (a Attention) check() error {
 	c := checker{op: a.Label()}
 	if b, t, h, kvh, d, ok := c.heads(a.Q, a.K); ok {
-		c.want("q", a.Q, f32, "B,T,H,D", b, t, h, d)
-		c.want("k", a.K, f32, "B,T,KVH,D", b, t, kvh, d)
-		c.want("v", a.V, f32, "B,T,KVH,D", b, t, kvh, d)
-		c.want("out", a.Out, f32, "B,T,H,D", b, t, h, d)
+		c.queries(a.Q, a.K, a.V, b, t, h, kvh, d)
+		c.wantOperand("out", a.Out, "B,T,H,D", b, t, h, d)
 		c.want("lse", a.LSE, f32, "B,H,T", b, h, t)
 		c.optional("doc_start", a.DocStart, i32, "B,T", b, t)
 	}
 	return c.err
 }
 
+// queries checks what attention reads in both directions.
+func (c *checker) queries(q, k, v Tensor, b, t, h, kvh, d int) {
+	c.wantOperand("q", q, "B,T,H,D", b, t, h, d)
+	c.wantOperand("k", k, "B,T,KVH,D", b, t, kvh, d)
+	c.wantOperand("v", v, "B,T,KVH,D", b, t, kvh, d)
+	c.oneType("q", q, "k", k)
+	c.oneType("q", q, "v", v)
+}
+
 func (a AttentionBackward) check() error {
 	c := checker{op: a.Label()}
 	if b, t, h, kvh, d, ok := c.heads(a.Q, a.K); ok {
-		c.want("q", a.Q, f32, "B,T,H,D", b, t, h, d)
-		c.want("k", a.K, f32, "B,T,KVH,D", b, t, kvh, d)
-		c.want("v", a.V, f32, "B,T,KVH,D", b, t, kvh, d)
-		c.want("out", a.Out, f32, "B,T,H,D", b, t, h, d)
-		c.want("dout", a.DOut, f32, "B,T,H,D", b, t, h, d)
+		c.queries(a.Q, a.K, a.V, b, t, h, kvh, d)
+		c.wantOperand("out", a.Out, "B,T,H,D", b, t, h, d)
+		c.wantOperand("dout", a.DOut, "B,T,H,D", b, t, h, d)
 		c.want("lse", a.LSE, f32, "B,H,T", b, h, t)
 		c.want("delta", a.Delta, f32, "B,H,T", b, h, t)
 		c.want("dq", a.DQ, f32, "B,T,H,D", b, t, h, d)
 		c.want("dk", a.DK, f32, "B,T,KVH,D", b, t, kvh, d)
-		c.want("dv", a.DV, f32, "B,T,KVH,D", b, t, kvh, d)
+		c.wantOperand("dv", a.DV, "B,T,KVH,D", b, t, kvh, d)
 		c.optional("doc_start", a.DocStart, i32, "B,T", b, t)
 	}
 	return c.err
@@ -226,25 +234,28 @@ func (a GLU) check() error {
 	c := checker{op: a.Label()}
 	if c.rank("gate", a.Gate, 2) {
 		n, f := a.Gate.Dims[0], a.Gate.Dims[1]
-		c.want("gate", a.Gate, f32, "N,F", n, f)
-		c.want("up", a.Up, f32, "N,F", n, f)
+		c.gateAndUp(a.Gate, a.Up, n, f)
 		c.wantOperand("out", a.Out, "N,F", n, f)
 	}
 	return c.err
+}
+
+// gateAndUp checks the two sides of a gated unit.
+func (c *checker) gateAndUp(gate, up Tensor, n, f int) {
+	c.wantOperand("gate", gate, "N,F", n, f)
+	c.wantOperand("up", up, "N,F", n, f)
+	c.oneType("gate", gate, "up", up)
 }
 
 func (a GLUBackward) check() error {
 	c := checker{op: a.Label()}
 	if c.rank("gate", a.Gate, 2) {
 		n, f := a.Gate.Dims[0], a.Gate.Dims[1]
-		c.want("gate", a.Gate, f32, "N,F", n, f)
-		c.want("up", a.Up, f32, "N,F", n, f)
-		c.want("dout", a.DOut, f32, "N,F", n, f)
+		c.gateAndUp(a.Gate, a.Up, n, f)
+		c.wantOperand("dout", a.DOut, "N,F", n, f)
 		c.wantOperand("dgate", a.DGate, "N,F", n, f)
 		c.wantOperand("dup", a.DUp, "N,F", n, f)
-		if c.err == nil && a.DGate.Type() != a.DUp.Type() {
-			c.fail("dgate %v is %v and dup %v is %v, want one type", a.DGate, a.DGate.Type(), a.DUp, a.DUp.Type())
-		}
+		c.oneType("dgate", a.DGate, "dup", a.DUp)
 	}
 	return c.err
 }
@@ -256,8 +267,7 @@ func (a GateUp) check() error {
 		c.wantOperand("x", a.X, "N,C", n, d)
 		c.wantWeight("w_gate", a.WGate, "C,F", d, f)
 		c.wantWeight("w_up", a.WUp, "C,F", d, f)
-		c.want("gate", a.Gate, f32, "N,F", n, f)
-		c.want("up", a.Up, f32, "N,F", n, f)
+		c.gateAndUp(a.Gate, a.Up, n, f)
 		c.wantOperand("out", a.Out, "N,F", n, f)
 	}
 	return c.err

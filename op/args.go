@@ -89,11 +89,13 @@ type RMSNormBackward struct {
 // MatMul is C = op(A)·op(B), with C += for Acc and + Residual when present.
 // Its three forms are the forward product X·W, the input gradient dY·Wᵀ
 // (TransB) and the weight gradient Xᵀ·dY (TransA). TransA with TransB is not a
-// form. Residual may be C itself. A and B need not be of one type.
+// form. Residual may be C itself. A, B and C need not be of one type. A C of 16 bits
+// is rounded once, from the float32 sum; what is added to, with Acc, or may be the
+// residual stream, with Residual, stays F32.
 type MatMul struct {
 	A        Tensor // (M, K), or (K, M) with TransA; operand
 	B        Tensor // (K, N), or (N, K) with TransB; operand, or weights in F16
-	C        Tensor // (M, N)
+	C        Tensor // (M, N); operand without Acc and Residual
 	Residual Tensor // optional (M, N)
 	TransA   bool
 	TransB   bool
@@ -129,28 +131,30 @@ type RoPE struct {
 // head h reads key/value head h / (H/KVH) (Ainslie et al., "GQA", 2023). It is
 // computed by tiles with an online softmax (Dao et al., "FlashAttention",
 // 2022); LSE, the log of the sum of exp of each row's scores, is kept for the
-// backward pass.
+// backward pass. While products round, so may the scores' products and the weights
+// where they are multiplied by V.
 type Attention struct {
-	Q        Tensor // (B, T, H, D)
+	Q        Tensor // (B, T, H, D); Q, K and V are operands of one type
 	K        Tensor // (B, T, KVH, D)
 	V        Tensor // (B, T, KVH, D)
-	Out      Tensor // (B, T, H, D)
+	Out      Tensor // (B, T, H, D), operand
 	LSE      Tensor // (B, H, T)
 	DocStart Tensor // optional (B, T) int32, not falling in t: query t sees keys DocStart[b,t] … t
 	Scale    float32
 }
 
 // AttentionBackward undoes Attention. Scores are computed again from Q, K and
-// LSE; no T×T buffer exists.
+// LSE; no T×T buffer exists. DQ and DK are rotated back before a product reads
+// them, and stay F32.
 type AttentionBackward struct {
 	Q, K, V  Tensor // as in Attention
 	Out, LSE Tensor // as Attention wrote them
 	DocStart Tensor
-	DOut     Tensor // (B, T, H, D)
+	DOut     Tensor // (B, T, H, D), operand
 	Delta    Tensor // (B, H, T) scratch: Σ_d DOut·Out
 	DQ       Tensor // (B, T, H, D), written
 	DK       Tensor // (B, T, KVH, D), written
-	DV       Tensor // (B, T, KVH, D), written
+	DV       Tensor // (B, T, KVH, D), operand, written
 	Scale    float32
 }
 
@@ -174,24 +178,25 @@ type AttentionDecode struct {
 
 // GLU is Out = act(Gate)·Up.
 type GLU struct {
-	Gate, Up Tensor // (N, F)
+	Gate, Up Tensor // (N, F), operands of one type
 	Out      Tensor // (N, F), operand; may be Up's memory
 	Act      Activation
 }
 
 // GLUBackward undoes GLU: DUp = DOut·act(Gate), DGate = DOut·Up·act'(Gate).
 type GLUBackward struct {
-	Gate, Up   Tensor // (N, F)
-	DOut       Tensor // (N, F)
+	Gate, Up   Tensor // (N, F), operands of one type
+	DOut       Tensor // (N, F), operand
 	DGate, DUp Tensor // (N, F), operands of one type, written; either may be DOut's memory
 	Act        Activation
 }
 
-// GateUp is the first half of the feed-forward block; see Fuser.
+// GateUp is the first half of the feed-forward block; see Fuser. Out is computed
+// from Gate and Up as they are stored.
 type GateUp struct {
 	X          Tensor // (N, C), operand
 	WGate, WUp Tensor // (C, F), F32 or F16
-	Gate, Up   Tensor // (N, F)
+	Gate, Up   Tensor // (N, F), operands of one type
 	Out        Tensor // (N, F), operand
 	Act        Activation
 }

@@ -53,6 +53,13 @@ func (c *checker) wantOperand(arg string, t Tensor, names string, dims ...int) {
 	c.shape(arg, t, names, dims...)
 }
 
+// oneType says that two arguments, which are there, are of the same type.
+func (c *checker) oneType(arg string, t Tensor, other string, o Tensor) {
+	if c.err == nil && t.Type() != o.Type() {
+		c.fail("%s %v is %v and %s %v is %v, want one type", arg, t, t.Type(), other, o, o.Type())
+	}
+}
+
 // optional is want for an argument that may be absent.
 func (c *checker) optional(arg string, t Tensor, typ tensor.DType, names string, dims ...int) {
 	if t.Ok() {

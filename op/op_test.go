@@ -166,6 +166,11 @@ func TestDimensionNames(t *testing.T) {
 		{op.Cast{Dst: f("d", 5), Src: f("s", 5)}, []string{"cannot convert F32"}},
 		{op.GLUBackward{Gate: f("gate", 5, 9), Up: f("up", 5, 9), DOut: f("dout", 5, 9), DGate: f("dgate", 5, 9), DUp: x.tensor("dup", tensor.BF16, 5, 9)},
 			[]string{"dgate (5, 9) is F32", "dup (5, 9) is BF16", "want one type"}},
+		{op.GLU{Gate: x.tensor("gate", tensor.F16, 5, 9), Up: f("up", 5, 9), Out: f("out", 5, 9)}, []string{"gate (5, 9) is F16", "up (5, 9) is F32", "want one type"}},
+		{op.Attention{Q: f("q", 1, 3, 4, 8), K: f("k", 1, 3, 2, 8), V: x.tensor("v", tensor.BF16, 1, 3, 2, 8), Out: f("out", 1, 3, 4, 8), LSE: f("lse", 1, 4, 3)},
+			[]string{"q (1, 3, 4, 8) is F32", "v (1, 3, 2, 8) is BF16", "want one type"}},
+		{op.MatMul{A: f("a", 5, 6), B: f("b", 6, 9), C: x.tensor("c", tensor.BF16, 5, 9), Acc: true}, []string{"c (5, 9) is BF16", "want F32 with acc"}},
+		{op.MatMul{A: f("a", 5, 6), B: f("b", 6, 9), C: x.tensor("c", tensor.F16, 5, 9), Residual: f("residual", 5, 9)}, []string{"c (5, 9) is F16", "or a residual"}},
 		{op.CrossEntropy{Logits: f("l", 5, 7), DLogits: f("dl", 5, 7), Targets: x.i("t", 5), Loss: f("loss", 5)}, []string{"dlogits is given", "without Grad"}},
 		{op.Embedding{W: f("w", 7, 6), Out: f("o", 5, 6)}, []string{"tokens is absent"}},
 		{op.AdamW8{W: f("w", 300), G: f("g", 300), M: x.tensor("m", tensor.I8, 300), V: x.tensor("v", tensor.I8, 300),
@@ -184,17 +189,42 @@ func TestDimensionNames(t *testing.T) {
 // hold one.
 func (x *bench) operandCalls(typ tensor.DType) map[string]any {
 	f, o := x.f, func(label string, dims ...int) op.Tensor { return x.tensor(label, typ, dims...) }
-	nf := func(label string) op.Tensor { return f(label, 5, 9) }
+	nf, no := func(label string) op.Tensor { return f(label, 5, 9) }, func(label string) op.Tensor { return o(label, 5, 9) }
+	q, k, qo, ko := func(label string) op.Tensor { return f(label, 2, 3, 4, 8) }, func(label string) op.Tensor { return f(label, 2, 3, 2, 8) },
+		func(label string) op.Tensor { return o(label, 2, 3, 4, 8) }, func(label string) op.Tensor { return o(label, 2, 3, 2, 8) }
+	lse := f("lse", 2, 4, 3)
+	attend := op.Attention{Q: q("q"), K: k("k"), V: k("v"), Out: q("out"), LSE: lse}
+	attend16, attendOut := attend, attend
+	attend16.Q, attend16.K, attend16.V, attendOut.Out = qo("q"), ko("k"), ko("v"), qo("out")
+	back := op.AttentionBackward{Q: attend.Q, K: attend.K, V: attend.V, Out: attend.Out, LSE: lse, DOut: q("dout"), Delta: f("delta", 2, 4, 3),
+		DQ: q("dq"), DK: k("dk"), DV: k("dv")}
+	back16, backOut, backDOut, backDV := back, back, back, back
+	back16.Q, back16.K, back16.V = attend16.Q, attend16.K, attend16.V
+	backOut.Out, backDOut.DOut, backDV.DV = qo("out"), qo("dout"), ko("dv")
+	glu := op.GLUBackward{Gate: nf("gate"), Up: nf("up"), DOut: nf("dout"), DGate: nf("dgate"), DUp: nf("dup")}
+	glu16, gluDOut := glu, glu
+	glu16.Gate, glu16.Up, gluDOut.DOut = no("gate"), no("up"), no("dout")
 	return map[string]any{
-		"rmsnorm y":         op.RMSNorm{X: f("x", 5, 6), W: f("w", 6), Y: o("y", 5, 6), RMSInv: f("rms_inv", 5)},
-		"matmul a":          op.MatMul{A: o("a", 5, 6), B: f("b", 6, 9), C: f("c", 5, 9)},
-		"matmul b":          op.MatMul{A: f("a", 6, 5), B: o("b", 6, 9), C: f("c", 5, 9), TransA: true},
-		"rope out":          op.RoPE{X: f("x", 2, 3, 4, 8), Out: o("out", 2, 3, 4, 8), Table: f("table", 20, 8)},
-		"glu out":           op.GLU{Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
-		"glu dgate and dup": op.GLUBackward{Gate: nf("gate"), Up: nf("up"), DOut: nf("dout"), DGate: o("dgate", 5, 9), DUp: o("dup", 5, 9)},
-		"gate up x":         op.GateUp{X: o("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
-		"gate up out":       op.GateUp{X: f("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
-		"dlogits":           op.CrossEntropy{Logits: f("logits", 5, 7), DLogits: o("dlogits", 5, 7), Targets: x.i("targets", 5), Loss: f("loss", 5), Grad: true},
+		"matmul c":                         op.MatMul{A: f("a", 5, 6), B: f("b", 6, 9), C: no("c")},
+		"attention q, k and v":             attend16,
+		"attention out":                    attendOut,
+		"attention backward of q, k and v": back16,
+		"attention backward of out":        backOut,
+		"attention backward of dout":       backDOut,
+		"attention backward dv":            backDV,
+		"glu of gate and up":               op.GLU{Gate: no("gate"), Up: no("up"), Out: nf("out")},
+		"glu backward of gate and up":      glu16,
+		"glu backward of dout":             gluDOut,
+		"gate up gate and up":              op.GateUp{X: f("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: no("gate"), Up: no("up"), Out: nf("out")},
+		"rmsnorm y":                        op.RMSNorm{X: f("x", 5, 6), W: f("w", 6), Y: o("y", 5, 6), RMSInv: f("rms_inv", 5)},
+		"matmul a":                         op.MatMul{A: o("a", 5, 6), B: f("b", 6, 9), C: f("c", 5, 9)},
+		"matmul b":                         op.MatMul{A: f("a", 6, 5), B: o("b", 6, 9), C: f("c", 5, 9), TransA: true},
+		"rope out":                         op.RoPE{X: f("x", 2, 3, 4, 8), Out: o("out", 2, 3, 4, 8), Table: f("table", 20, 8)},
+		"glu out":                          op.GLU{Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
+		"glu dgate and dup":                op.GLUBackward{Gate: nf("gate"), Up: nf("up"), DOut: nf("dout"), DGate: o("dgate", 5, 9), DUp: o("dup", 5, 9)},
+		"gate up x":                        op.GateUp{X: o("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
+		"gate up out":                      op.GateUp{X: f("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
+		"dlogits":                          op.CrossEntropy{Logits: f("logits", 5, 7), DLogits: o("dlogits", 5, 7), Targets: x.i("targets", 5), Loss: f("loss", 5), Grad: true},
 	}
 }
 
@@ -240,10 +270,14 @@ func TestOperandGroups(t *testing.T) {
 	good := op.MatMul{A: x.f("a", 5, 6), B: x.f("b", 6, 9), C: x.f("c", 5, 9)}
 	bad := good
 	bad.A = x.tensor("a16", tensor.BF16, 5, 6)
+	badC := good
+	badC.C = x.tensor("c16", tensor.BF16, 5, 9)
 	for _, r := range []*op.Runner{x.r, op.NewRunner(fused{x.b})} {
-		r.MatMulGroup([]op.MatMul{good, bad})
-		if err := r.Reset(); err == nil || !strings.Contains(err.Error(), "a16 (5, 6) is BF16") {
-			t.Errorf("group with an operand that cannot be: %v", err)
+		for want, item := range map[string]op.MatMul{"a16 (5, 6) is BF16": bad, "c16 (5, 9) is BF16": badC} {
+			r.MatMulGroup([]op.MatMul{good, item})
+			if err := r.Reset(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("group with an operand that cannot be: %v, want it to say %q", err, want)
+			}
 		}
 	}
 }
@@ -262,6 +296,11 @@ func TestOperandCost(t *testing.T) {
 		"rmsnorm y": 4*(30+6+5) + 2*30, "matmul a": 2*30 + 4*(54+45), "matmul b": 4*(30+45) + 2*54, "rope out": (4 + 2) * 192,
 		"glu out": (4 + 4 + 2) * 45, "glu dgate and dup": (4 + 4 + 4 + 2 + 2) * 45, "gate up x": 2*30 + 4*(54+54+3*45),
 		"gate up out": 4*(30+54+54+2*45) + 2*45, "dlogits": (4+2)*35 + 4*(5+5),
+		"matmul c": 4*(30+54) + 2*45, "attention q, k and v": 2*(192+2*96) + 4*(192+24), "attention out": 4*(192+2*96+24) + 2*192,
+		"attention backward of q, k and v": 2*(192+2*96) + 4*(192+24+192+192+2*96), "attention backward of out": 4*(192+2*96+24+192+192+2*96) + 2*192,
+		"attention backward of dout": 4*(192+2*96+192+24+192+2*96) + 2*192, "attention backward dv": 4*(192+2*96+192+24+192+192+96) + 2*96,
+		"glu of gate and up": (2 + 2 + 4) * 45, "glu backward of gate and up": (2 + 2 + 3*4) * 45, "glu backward of dout": (2 + 4*4) * 45,
+		"gate up gate and up": 4*(30+54+54+45) + 2*2*45,
 	}
 	for name, call := range x.operandCalls(tensor.BF16) {
 		r := op.NewRunner(fused{x.b})

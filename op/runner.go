@@ -286,7 +286,7 @@ func (r *Runner) RMSNormBackward(a RMSNormBackward) {
 
 // MatMul checks a and runs it; see the type MatMul.
 func (r *Runner) MatMul(a MatMul) {
-	if r.begin(r.operands(a.check(), a.Label(), a.A, activation(a.B))) {
+	if r.begin(r.operands(a.check(), a.Label(), a.A, activation(a.B), a.C)) {
 		end(r, a, r.b.MatMul(a))
 	}
 }
@@ -300,14 +300,14 @@ func (r *Runner) RoPE(a RoPE) {
 
 // Attention checks a and runs it; see the type Attention.
 func (r *Runner) Attention(a Attention) {
-	if r.begin(a.check()) {
+	if r.begin(r.operands(a.check(), a.Label(), a.Q, a.K, a.V, a.Out)) {
 		end(r, a, r.b.Attention(a))
 	}
 }
 
 // AttentionBackward checks a and runs it; see the type AttentionBackward.
 func (r *Runner) AttentionBackward(a AttentionBackward) {
-	if r.begin(a.check()) {
+	if r.begin(r.operands(a.check(), a.Label(), a.Q, a.K, a.V, a.Out, a.DOut, a.DV)) {
 		end(r, a, r.b.AttentionBackward(a))
 	}
 }
@@ -328,14 +328,14 @@ func (r *Runner) AttentionDecode(a AttentionDecode) {
 
 // GLU checks a and runs it; see the type GLU.
 func (r *Runner) GLU(a GLU) {
-	if r.begin(r.operands(a.check(), a.Label(), a.Out)) {
+	if r.begin(r.operands(a.check(), a.Label(), a.Gate, a.Up, a.Out)) {
 		end(r, a, r.b.GLU(a))
 	}
 }
 
 // GLUBackward checks a and runs it; see the type GLUBackward.
 func (r *Runner) GLUBackward(a GLUBackward) {
-	if r.begin(r.operands(a.check(), a.Label(), a.DGate, a.DUp)) {
+	if r.begin(r.operands(a.check(), a.Label(), a.Gate, a.Up, a.DOut, a.DGate, a.DUp)) {
 		end(r, a, r.b.GLUBackward(a))
 	}
 }
@@ -396,7 +396,7 @@ func (r *Runner) MatMulGroup(items []MatMul) {
 	for i := range items {
 		if r.err == nil {
 			a := &items[i]
-			r.err = r.operands(a.check(), a.Label(), a.A, activation(a.B))
+			r.err = r.operands(a.check(), a.Label(), a.A, activation(a.B), a.C)
 		}
 		if r.err != nil {
 			return
@@ -414,14 +414,14 @@ func (r *Runner) MatMulGroup(items []MatMul) {
 func (r *Runner) GateUp(a GateUp) {
 	if r.fuser == nil {
 		if r.err == nil {
-			r.err = r.operands(a.check(), a.Label(), a.X, a.Out)
+			r.err = r.operands(a.check(), a.Label(), a.X, a.Gate, a.Up, a.Out)
 		}
 		r.MatMul(MatMul{A: a.X, B: a.WGate, C: a.Gate})
 		r.MatMul(MatMul{A: a.X, B: a.WUp, C: a.Up})
 		r.GLU(GLU{Gate: a.Gate, Up: a.Up, Out: a.Out, Act: a.Act})
 		return
 	}
-	if r.begin(r.operands(a.check(), a.Label(), a.X, a.Out)) {
+	if r.begin(r.operands(a.check(), a.Label(), a.X, a.Gate, a.Up, a.Out)) {
 		end(r, a, r.fuser.GateUp(a))
 	}
 }

@@ -79,7 +79,7 @@ func attentionCase(e *env, z attnSize) {
 	if e.res.Err != nil {
 		return
 	}
-	m := &attnMath{attnSize: z, q: q.before(), k: k.before(), v: v.before(), starts: starts}
+	m := newAttnMath(z, q, k, v, starts)
 	errOut, errLSE := m.forward()
 	e.compare(out, func(i int) float64 { return errOut[i] })
 	e.compare(lse, func(i int) float64 { return errLSE[i] })
@@ -88,7 +88,7 @@ func attentionCase(e *env, z attnSize) {
 func attentionBackwardCase(e *env, z attnSize) {
 	q, k, v := e.qkv(z)
 	doc, starts := e.mask(z)
-	m := &attnMath{attnSize: z, q: q.before(), k: k.before(), v: v.before(), starts: starts}
+	m := newAttnMath(z, q, k, v, starts)
 	outv, lsev := m.reference()
 	out, lse := e.in("out", outv, z.b, z.t, z.h, z.d), e.in("lse", lsev, z.b, z.h, z.t)
 	dout := e.in("dout", e.normal(1, z.b*z.t*z.h*z.d), z.b, z.t, z.h, z.d)
@@ -115,6 +115,15 @@ type attnMath struct {
 	q, k, v        []float64
 	out, lse, dout []float64
 	starts         []int32
+	// What a product may do to a factor that was computed, a weight or ds, relative
+	// and at the least; 0 for products in float32. Queries come scaled into their
+	// product where scaled says that this may round them, too.
+	rounding, least float64
+	scaled          bool
+}
+
+func newAttnMath(z attnSize, q, k, v *tens, starts []int32) *attnMath {
+	return &attnMath{attnSize: z, q: q.before(), k: k.before(), v: v.before(), starts: starts}
 }
 
 func (m *attnMath) qAt(b, t, h int) int   { return ((b*m.t+t)*m.h + h) * m.d }
@@ -152,7 +161,11 @@ func (m *attnMath) pairs(f func(b, i, h, j int, s, errS float64), row func(b, i,
 			for i := range m.t {
 				for j := int(m.starts[b*m.t+i]); j <= i; j++ {
 					s, mag := dots(m.q[m.qAt(b, i, h):][:m.d], m.k[m.kAt(b, j, h):])
-					f(b, i, h, j, scale*s, scale*mag*(sumErr(m.d)+2*unit))
+					errS := scale * mag * (sumErr(m.d) + 2*unit)
+					if m.scaled {
+						errS += scale * mag * m.rounding
+					}
+					f(b, i, h, j, scale*s, errS)
 				}
 				row(b, i, h)
 			}
@@ -201,7 +214,7 @@ func (m *attnMath) forward() (out, lse []float64) {
 		for x, s := range ss {
 			p := math.Exp(s-top) / sum
 			for d := range m.d {
-				out[m.qAt(b, i, h)+d] += (p*(rel[x]+relSum) + tiny) * abs(m.v[m.kAt(b, keys[x], h)+d])
+				out[m.qAt(b, i, h)+d] += (p*(rel[x]+relSum+m.rounding) + m.least + tiny) * abs(m.v[m.kAt(b, keys[x], h)+d])
 			}
 		}
 		l := top + math.Log(sum)
@@ -228,9 +241,9 @@ func (m *attnMath) backward() (dq, dk, dv []float64) {
 		dp, magDP := dots(m.dout[qa:qa+m.d], m.v[ka:])
 		delta, magDelta := dots(m.dout[qa:qa+m.d], m.out[qa:])
 		ds := p * (dp - delta)
-		errDS := p*(sumErr(m.d)+2*unit)*(magDP+magDelta) + (relP+3*unit)*abs(ds)
+		errDS := p*(sumErr(m.d)+2*unit)*(magDP+magDelta) + (relP+3*unit+m.rounding)*abs(ds) + m.least
 		for d := range m.d {
-			dv[ka+d] += (p*(relP+sumK) + tiny) * abs(m.dout[qa+d])
+			dv[ka+d] += (p*(relP+sumK+m.rounding) + m.least + tiny) * abs(m.dout[qa+d])
 			dq[qa+d] += scale * (errDS + (sumQ+2*unit)*abs(ds) + tiny) * abs(m.k[ka+d])
 			dk[ka+d] += scale * (errDS + (sumK+2*unit)*abs(ds) + tiny) * abs(m.q[qa+d])
 		}

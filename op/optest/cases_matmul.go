@@ -65,7 +65,8 @@ func matmulBody(e *env, m, n, k int, f matmulForm, std float64) {
 }
 
 // matmulSides makes A an operand tensor of the case's type with bit 0 of sides, B
-// with bit 1.
+// with bit 1, and with bit 2 C is one, which the reference
+// has beside a C in float32.
 func matmulSides(e *env, m, n, k int, f matmulForm, std float64, sides int) {
 	ad, bd := []int{m, k}, []int{k, n}
 	if f.transA {
@@ -93,8 +94,19 @@ func matmulSides(e *env, m, n, k int, f matmulForm, std float64, sides int) {
 	case 2:
 		res = c
 	}
+	var c16 *tens
+	if sides&4 != 0 {
+		c16 = e.outOperand("c16", m, n)
+	}
 	e.run(func(s side) {
-		s.MatMul(op.MatMul{A: s.t(a), B: s.t(b), C: s.t(c), Residual: s.t(res), TransA: f.transA, TransB: f.transB, Acc: f.acc})
+		p := op.MatMul{A: s.t(a), B: s.t(b), C: s.t(c), Residual: s.t(res), TransA: f.transA, TransB: f.transB, Acc: f.acc}
+		if c16 == nil || s.ref {
+			s.MatMul(p)
+		}
+		if c16 != nil {
+			p.C = s.t(c16)
+			s.MatMul(p)
+		}
 	})
 	mag := matmulMagnitude(m, n, k, a.before(), b.before(), f)
 	for _, x := range []*tens{c, res} {
@@ -104,7 +116,12 @@ func matmulSides(e *env, m, n, k int, f matmulForm, std float64, sides int) {
 			}
 		}
 	}
-	e.compare(c, func(i int) float64 { return sumErr(k+2)*mag[i] + float64(k)*tiny })
+	bound := func(i int) float64 { return sumErr(k+2)*mag[i] + float64(k)*tiny }
+	if c16 != nil {
+		e.nearRounded(c16, c, bound)
+		return
+	}
+	e.compare(c, bound)
 }
 
 // matmulMagnitude is Σ_k |a·b| for every element of C.

@@ -20,6 +20,7 @@ func operandCases() []Case {
 		cs = append(cs, ropeOperandCases(t)...)
 		cs = append(cs, lossOperandCases(t)...)
 		cs = append(cs, productOperandCases(t)...)
+		cs = append(cs, attentionOperandCases(t)...)
 	}
 	return append(cs,
 		Case{Name: "rope/out F32", Op: "rope_forward", body: func(e *env) { ropeOutCase(e, 2, 5, 3, 6, false) }},
@@ -89,8 +90,8 @@ func (e *env) nearlyRounded(x, exact *tens, bound func(i int) float64) {
 	})
 }
 
-// nearRounded says that an operand tensor is a rounding of what the reference has
-// in exact, give or take bound.
+// nearRounded says that an operand tensor, or one in float32, is a rounding of what
+// the reference has in exact, give or take bound.
 func (e *env) nearRounded(x, exact *tens, bound func(i int) float64) {
 	if e.res.Err != nil {
 		return
@@ -134,40 +135,6 @@ func normOperandCase(e *env, n, c int, half bool) {
 	})
 	e.sameRounded(y16, y)
 	e.sameRounded(rms16, rms)
-}
-
-func gluOperandCases(t tensor.DType) (cs []Case) {
-	for _, act := range []op.Activation{op.SiLU, op.GeLUTanh} {
-		for _, z := range []struct{ n, f int }{{1, 1}, {1, 2}, {3, 7}, {5, 257}, {2, 1026}, {2, 1024}, {33, 68}} {
-			name := fmt.Sprintf("%v N%d F%d %v", act, z.n, z.f, t)
-			cs = append(cs,
-				Case{Name: "glu/" + name, Op: op.GLU{Act: act}.Label(), Operands: t, body: func(e *env) { gluOperandCase(e, z.n, z.f, act) }},
-				Case{Name: "glu backward/" + name, Op: op.GLUBackward{Act: act}.Label(), Operands: t, body: func(e *env) { gluBackwardOperandCase(e, z.n, z.f, act) }})
-		}
-	}
-	return cs
-}
-
-func gluOperandCase(e *env, n, f int, act op.Activation) {
-	gate, up := e.in("gate", e.normal(4, n*f), n, f), e.in("up", wild(e.normal(1, n*f)), n, f)
-	out, out16 := e.out("out", n, f), e.outOperand("out16", n, f)
-	e.run(func(s side) {
-		s.GLU(op.GLU{Gate: s.t(gate), Up: s.t(up), Out: s.t(out), Act: act})
-		s.GLU(op.GLU{Gate: s.t(gate), Up: s.t(up), Out: s.t(out16), Act: act})
-	})
-	e.sameRounded(out16, out)
-}
-
-func gluBackwardOperandCase(e *env, n, f int, act op.Activation) {
-	gate, up, dout := e.in("gate", e.normal(4, n*f), n, f), e.in("up", e.normal(1, n*f), n, f), e.in("dout", wild(e.normal(1, n*f)), n, f)
-	dgate, dup := e.out("dgate", n, f), e.out("dup", n, f)
-	dgate16, dup16 := e.outOperand("dgate16", n, f), e.outOperand("dup16", n, f)
-	e.run(func(s side) {
-		s.GLUBackward(op.GLUBackward{Gate: s.t(gate), Up: s.t(up), DOut: s.t(dout), DGate: s.t(dgate), DUp: s.t(dup), Act: act})
-		s.GLUBackward(op.GLUBackward{Gate: s.t(gate), Up: s.t(up), DOut: s.t(dout), DGate: s.t(dgate16), DUp: s.t(dup16), Act: act})
-	})
-	e.sameRounded(dgate16, dgate)
-	e.sameRounded(dup16, dup)
 }
 
 func ropeOperandCases(t tensor.DType) (cs []Case) {
@@ -248,41 +215,6 @@ func lossOperandCase(e *env, rows, v int, alpha, beta float32) {
 		}
 		return gradScale * bounds[i/v].grad[i%v]
 	})
-}
-
-// productOperandCases multiply operand tensors, also with float32 on the other side.
-func productOperandCases(t tensor.DType) (cs []Case) {
-	sizes := [][3]int{{64, 64, 32}, {33, 70, 45}, {128, 96, 160}, {1, 5, 3}, {2, 68, 40}, {37, 4, 52}, {4, 52, 37}, {40, 24, 1100}}
-	for _, z := range sizes {
-		for _, f := range matmulForms()[:10] {
-			for i, name := range []string{"a", "b", "a and b"} {
-				sides := i + 1
-				label := op.MatMul{TransA: f.transA, TransB: f.transB}.Label()
-				cs = append(cs, Case{Name: fmt.Sprintf("%s/%s M%d N%d K%d %s %v", label, f.name, z[0], z[1], z[2], name, t),
-					Op: fmt.Sprintf("%s %v units", label, t), Round: t, Operands: t,
-					body: func(e *env) { matmulSides(e, z[0], z[1], z[2], f, 1, sides) }})
-			}
-		}
-	}
-	return append(cs, Case{Name: fmt.Sprintf("gate up/N33 C40 F72 x and out %v", t), Op: "matmul_gate_up", Round: t, Operands: t,
-		body: func(e *env) { gateUpOperandCase(e, 33, 40, 72) }})
-}
-
-// gateUpOperandCase reads an operand tensor and writes one.
-func gateUpOperandCase(e *env, n, c, f int) {
-	x := e.operand("x", e.normal(1, n*c), n, c)
-	wg, wu := e.in("w_gate", e.normal(0.3, c*f), c, f), e.in("w_up", e.normal(0.3, c*f), c, f)
-	gate, up := e.out("gate", n, f), e.out("up", n, f)
-	out, out16 := e.out("out", n, f), e.outOperand("out16", n, f)
-	e.run(func(s side) {
-		a := op.GateUp{X: s.t(x), WGate: s.t(wg), WUp: s.t(wu), Gate: s.t(gate), Up: s.t(up), Out: s.t(out)}
-		s.GateUp(a)
-		a.Out = s.t(out16)
-		s.GateUp(a)
-	})
-	magG := matmulMagnitude(n, f, c, x.before(), wg.before(), matmulForm{})
-	e.compare(gate, func(i int) float64 { return sumErr(c) * magG[i] })
-	e.sameRounded(out16, out)
 }
 
 // castToBrain has the values of castToHalf, of which none is too large.

@@ -127,6 +127,13 @@ func (e *env) operand(label string, v []float32, dims ...int) *tens {
 	return e.add(label, e.operands, input, tensor.Bytes(bits), dims)
 }
 
+// accOperand is acc for an operand tensor of the case's type.
+func (e *env) accOperand(label string, v []float32, dims ...int) *tens {
+	x := e.operand(label, v, dims...)
+	x.role = inout
+	return x
+}
+
 // outOperand is out for an operand tensor of the case's type.
 func (e *env) outOperand(label string, dims ...int) *tens {
 	return e.add(label, e.operands, output, nil, dims)

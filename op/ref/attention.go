@@ -57,6 +57,7 @@ func (r *Backend[T]) Attention(a op.Attention) error {
 			}
 		}
 	}
+	r.store(a.Out)
 	return nil
 }
 
@@ -93,6 +94,7 @@ func (r *Backend[T]) AttentionBackward(a op.AttentionBackward) error {
 			}
 		}
 	}
+	r.store(a.DV)
 	return nil
 }
 

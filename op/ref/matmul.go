@@ -31,5 +31,6 @@ func (r *Backend[T]) MatMul(a op.MatMul) error {
 			out[i*n+j] = s
 		}
 	}
+	r.store(a.C)
 	return nil
 }
