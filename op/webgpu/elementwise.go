@@ -146,7 +146,7 @@ var inPlace = map[string]string{
 func (b *Backend) GLU(a op.GLU) error {
 	n := a.Out.Len()
 	if is16(a.Out) {
-		k, n, groups := b.gluTo16("glu_to16", a.Out, a.Act)
+		k, n, groups := b.gluTo16("glu_to16", "glu_to16_vec", a.Out, a.Act)
 		c := b.begin(k)
 		c.in(a.Gate)
 		c.in(a.Up)
@@ -169,13 +169,13 @@ func (b *Backend) GLU(a op.GLU) error {
 	return c.groups(ceil(n, 1024))
 }
 
-// gluTo16 is the kernel for a result of 16 bits, its size as the kernel counts it,
-// and how many workgroups.
-func (b *Backend) gluTo16(name string, out op.Tensor, act op.Activation) (k *kernel, n, groups int) {
+// gluTo16 is the kernel for a result of 16 bits, of whole vec4s where they fit, its
+// size as the kernel counts it, and how many workgroups.
+func (b *Backend) gluTo16(name, vec string, out op.Tensor, act op.Activation) (k *kernel, n, groups int) {
 	n = out.Len()
 	gelu := flag("GELU", act == op.GeLUTanh)
 	if n%4 == 0 {
-		return b.pairs(name+"_vec", out, gelu), n / 4, ceil(n, 2048)
+		return b.pairs(vec, out, gelu), n / 4, ceil(n, 2048)
 	}
 	return b.pairs(name, out, gelu), n, ceil(n, 512)
 }
@@ -184,7 +184,7 @@ func (b *Backend) gluTo16(name string, out op.Tensor, act op.Activation) (k *ker
 func (b *Backend) GLUBackward(a op.GLUBackward) error {
 	n := a.DOut.Len()
 	if is16(a.DGate) {
-		k, n, groups := b.gluTo16("glu_backward_to16", a.DGate, a.Act)
+		k, n, groups := b.gluTo16("glu_backward_to16", "glu_backward_to16_vec", a.DGate, a.Act)
 		c := b.begin(k)
 		c.in(a.Gate)
 		c.in(a.Up)

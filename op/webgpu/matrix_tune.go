@@ -43,31 +43,39 @@ func (b *Backend) matrixTile(f matrix.Fragment, turned bool, m, n, k, splits int
 	}
 	fit := b.matrixTiles(f)
 	best := fit[len(fit)-1]
-	for _, t := range fit {
-		if t.BM <= roundUp(m, 32) && t.BN <= roundUp(n, 32) {
-			best = t
-			break
-		}
+	if i := slices.IndexFunc(fit, func(t matrix.Tile) bool { return t.BM <= roundUp(m, 32) && t.BN <= roundUp(n, 32) }); i >= 0 {
+		best = fit[i]
 	}
-	if b.tuner.mode == TuneOff || b.tuner.busy || float64(m)*float64(n)*float64(k) < 1e8 {
+	if b.tuner.busy {
 		return best
 	}
-	if u.disk == nil {
-		u.disk = map[string]string{}
-		b.dev.LoadCache(matrixSubject, &u.disk)
-	}
-	known := slices.IndexFunc(fit, func(t matrix.Tile) bool { return t.String() == u.disk[shape.String()] })
-	if known >= 0 {
-		best = fit[known]
-	} else if t, ok := b.measureMatrixTiles(fit, shape); ok {
-		best = t
-		u.disk[shape.String()] = t.String()
-		_ = b.dev.SaveCache(matrixSubject, u.disk)
+	if b.tuner.mode != TuneOff && float64(m)*float64(n)*float64(k) >= 1e8 {
+		best = b.tunedMatrixTile(fit, shape, best)
 	}
 	if u.tiles == nil {
 		u.tiles = map[matrixShape]matrix.Tile{}
 	}
 	u.tiles[shape] = best
+	return best
+}
+
+// tunedMatrixTile is the tile that ran fastest here, now or in an earlier run;
+// otherwise where it cannot be measured.
+func (b *Backend) tunedMatrixTile(fit []matrix.Tile, shape matrixShape, otherwise matrix.Tile) matrix.Tile {
+	u := &b.matrix
+	if u.disk == nil {
+		u.disk = map[string]string{}
+		b.dev.LoadCache(matrixSubject, &u.disk)
+	}
+	if i := slices.IndexFunc(fit, func(t matrix.Tile) bool { return t.String() == u.disk[shape.String()] }); i >= 0 {
+		return fit[i]
+	}
+	best, ok := b.measureMatrixTiles(fit, shape)
+	if !ok {
+		return otherwise
+	}
+	u.disk[shape.String()] = best.String()
+	_ = b.dev.SaveCache(matrixSubject, u.disk)
 	return best
 }
 
