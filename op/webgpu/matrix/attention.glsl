@@ -202,9 +202,9 @@ const uint LOADS = (OTHER * DO + THREADS - 1) / THREADS; // of a thread
     coopMatStore(fragment, spare, spareAt, SPARE_STEP, BY_ROWS); \
     SYNC; \
     for (uint e = lane; e < XM * XN / 8; e += LANES) { \
-      uint y = e / (XN / 8), x = e % (XN / 8), at = spareAt + y * SPARE_STEP + 8 * x; \
+      uint y = e / (XN / 8), x = e % (XN / 8), from = spareAt + y * SPARE_STEP + 8 * x; \
       if (row + y < t) \
-        target[(to + y * stride) / 8 + x] = eight(vec4(spare[at], spare[at + 1], spare[at + 2], spare[at + 3]), \
-          vec4(spare[at + 4], spare[at + 5], spare[at + 6], spare[at + 7])); \
+        target[(to + y * stride) / 8 + x] = eight(vec4(spare[from], spare[from + 1], spare[from + 2], spare[from + 3]), \
+          vec4(spare[from + 4], spare[from + 5], spare[from + 6], spare[from + 7])); \
     } \
   }
