@@ -51,8 +51,11 @@ func headDefines(d int) []define { return []define{u("D", d), u("DQ", (d+3)/4)} 
 // Attention computes the output and LSE by tiles.
 func (b *Backend) Attention(a op.Attention) error {
 	d, doc := a.Q.Dims[3], a.DocStart.Ok()
-	if b.matrixAttends(d, doc) && b.attentionConverts(a.Q, a.K, a.V) {
+	if b.matrixAttends(d, doc, is16(a.Out)) && b.attentionConverts(a.Q, a.K, a.V) {
 		return b.matrixAttention(a)
+	}
+	if any16(a.Q, a.K, a.V, a.Out) {
+		return b.wideAttention(a)
 	}
 	dq := (d + 3) / 4
 	s := b.attentionTile(dq)
@@ -158,8 +161,11 @@ func (b *Backend) backwardKernel(name string, d int, doc bool) (*kernel, backwar
 func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 	dims, kvh, doc := a.Q.Dims, a.K.Dims[2], a.DocStart.Ok()
 	d, rows := dims[3], dims[0]*dims[1]*dims[2]
-	if b.matrixAttends(d, doc) && b.attentionConverts(a.Q, a.K, a.V, a.DOut, a.Out) {
+	if b.matrixAttends(d, doc, is16(a.DV)) && b.attentionConverts(a.Q, a.K, a.V, a.DOut, a.Out) {
 		return b.matrixAttentionBackward(a)
+	}
+	if any16(a.Q, a.K, a.V, a.DOut, a.Out, a.DV) {
+		return b.wideAttentionBackward(a)
 	}
 	stats := uint64(8 * rows)
 	k, _ := b.backwardKernel("attention_backward_delta", d, false)

@@ -45,9 +45,9 @@ func slots(in, out string) (list []gpu.Slot) {
 	return append(list, gpu.Slot{Name: "dims", Kind: gpu.UniformSlot})
 }
 
-// matrixAttends reports whether attention with heads of d, and a document mask or
-// not, runs on the matrix units.
-func (b *Backend) matrixAttends(d int, doc bool) bool {
+// matrixAttends reports whether attention with heads of d, a document mask or not,
+// and results of 16 bits or not runs on the matrix units.
+func (b *Backend) matrixAttends(d int, doc, half bool) bool {
 	_, ok := b.matrix.fragments[b.matrix.rounding]
 	if !ok {
 		return false
@@ -57,7 +57,7 @@ func (b *Backend) matrixAttends(d int, doc bool) bool {
 			return false
 		}
 	}
-	return b.attentionRight(attentionProbe{b.matrix.rounding, d, doc})
+	return b.attentionRight(attentionProbe{b.matrix.rounding, d, doc, half})
 }
 
 // matrixAttentionKernel finds a kernel.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"tezgah/gpu"
 	"tezgah/op"
@@ -11,7 +12,7 @@ import (
 )
 
 // Attention on the matrix units is checked before it is first used for a type, a
-// head size and a mask: both directions on a small case whose result the host
+// head size, a mask and the type of its tensors: both directions on a small case whose result the host
 // computes in float64. Where it is wrong, attention alone goes on in WGSL. What was
 // seen is kept on disk by the kernels' fingerprints.
 
@@ -20,13 +21,16 @@ type attentionProbe struct {
 	input tensor.DType
 	d     int
 	doc   bool
+	half  bool // tensors of that type, not float32
 }
 
-func (p attentionProbe) String() string { return fmt.Sprintf("%v-%d-%v", p.input, p.d, p.doc) }
+func (p attentionProbe) String() string {
+	return fmt.Sprintf("%v-%d-%v-%v", p.input, p.d, p.doc, p.half)
+}
 
 // attentionProbeSubject names the file of verdicts: by probe and fingerprint, what
 // was wrong, or "" for nothing.
-const attentionProbeSubject = "attention-probe-v1"
+const attentionProbeSubject = "attention-probe-v2"
 
 // attentionRight reports whether attention on the matrix units may be used, which
 // it finds out once. A rehearsal has no results to look at and takes it to be right.
@@ -209,51 +213,91 @@ func (c *attentionCase) check(name string, got []float32) error {
 	return nil
 }
 
+// probeTensors makes the tensors of a probe, and keeps the first error.
+type probeTensors struct {
+	b    *Backend
+	p    attentionProbe
+	bufs []op.Buffer
+	err  error
+}
+
+// put allocates a tensor and fills it.
+func (m *probeTensors) put(t tensor.DType, content []byte, dims ...int) op.Tensor {
+	x := op.Of(nil, 0, dims...)
+	if m.err != nil {
+		return x
+	}
+	if x.Buf, m.err = m.b.Alloc("attention test", t, x.Len()); m.err == nil {
+		m.bufs = append(m.bufs, x.Buf)
+		m.err = m.b.Write(x, content)
+	}
+	return x
+}
+
+func (m *probeTensors) floats(v []float32, dims ...int) op.Tensor {
+	return m.put(tensor.F32, gpu.Bytes(v), dims...)
+}
+
+// operand is a tensor of the type that the probe has for those that may be of 16 bits.
+func (m *probeTensors) operand(v []float32, dims ...int) op.Tensor {
+	if !m.p.half {
+		return m.floats(v, dims...)
+	}
+	round := tensor.ToF16
+	if m.p.input == tensor.BF16 {
+		round = tensor.ToBF16
+	}
+	narrow := make([]uint16, len(v))
+	for i, x := range v {
+		narrow[i] = round(x)
+	}
+	return m.put(m.p.input, gpu.Bytes(narrow), dims...)
+}
+
+// read is a result in float32.
+func (m *probeTensors) read(x op.Tensor) ([]float32, error) {
+	v := make([]float32, x.Len())
+	if !is16(x) {
+		return v, m.b.Read(gpu.Bytes(v), x)
+	}
+	narrow, widen := make([]uint16, x.Len()), tensor.FromF16
+	if m.p.input == tensor.BF16 {
+		widen = tensor.FromBF16
+	}
+	err := m.b.Read(gpu.Bytes(narrow), x)
+	for i, n := range narrow {
+		v[i] = widen(n)
+	}
+	return v, err
+}
+
+// notNumbers fill results before they are written.
+func notNumbers(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
+
 // tryAttention runs a small attention on the matrix units, forward and backward,
 // and returns what is wrong with it.
-func (b *Backend) tryAttention(p attentionProbe) (err error) {
-	c := newAttentionCase(p)
-	var bufs []op.Buffer
-	busy := b.tuner.busy
+func (b *Backend) tryAttention(p attentionProbe) error {
+	c, m, busy := newAttentionCase(p), probeTensors{b: b, p: p}, b.tuner.busy
 	b.tuner.busy = true // no tile is measured for it
 	defer func() {
 		b.tuner.busy = busy
-		for _, x := range bufs {
+		for _, x := range m.bufs {
 			b.Free(x)
 		}
 	}()
-	put := func(t tensor.DType, values []byte, dims ...int) op.Tensor {
-		x := op.Of(nil, 0, dims...)
-		buf, e := b.Alloc("attention test", t, x.Len())
-		if e != nil {
-			err = errors.Join(err, e)
-			return op.Tensor{}
-		}
-		bufs, x.Buf = append(bufs, buf), buf
-		if e := b.Write(x, values); e != nil {
-			err = errors.Join(err, e)
-		}
-		return x
-	}
 	const T, H = probeSteps, probeHeads
-	floats := func(v []float32, dims ...int) op.Tensor { return put(tensor.F32, gpu.Bytes(v), dims...) }
-	empty := func(dims ...int) op.Tensor {
-		v := make([]float32, op.Of(nil, 0, dims...).Len())
-		for i := range v {
-			v[i] = float32(math.NaN())
-		}
-		return floats(v, dims...)
-	}
-	a := op.Attention{Q: floats(c.q, 1, T, H, p.d), K: floats(c.k, 1, T, 1, p.d), V: floats(c.v, 1, T, 1, p.d),
-		Out: empty(1, T, H, p.d), LSE: empty(1, H, T), Scale: probeScale}
+	nq, nk := len(c.q), len(c.k)
+	a := op.Attention{Q: m.operand(c.q, 1, T, H, p.d), K: m.operand(c.k, 1, T, 1, p.d), V: m.operand(c.v, 1, T, 1, p.d),
+		Out: m.operand(notNumbers(nq), 1, T, H, p.d), LSE: m.floats(notNumbers(T*H), 1, H, T), Scale: probeScale}
 	if p.doc {
-		a.DocStart = put(tensor.I32, gpu.Bytes(c.docs), 1, T)
+		a.DocStart = m.put(tensor.I32, gpu.Bytes(c.docs), 1, T)
 	}
 	back := op.AttentionBackward{Q: a.Q, K: a.K, V: a.V, DocStart: a.DocStart, Scale: probeScale,
-		Out: floats(c.out, 1, T, H, p.d), LSE: floats(c.lse, 1, H, T), DOut: floats(c.dout, 1, T, H, p.d),
-		Delta: empty(1, H, T), DQ: empty(1, T, H, p.d), DK: empty(1, T, 1, p.d), DV: empty(1, T, 1, p.d)}
-	if err != nil {
-		return err
+		Out: m.operand(c.out, 1, T, H, p.d), LSE: m.floats(c.lse, 1, H, T), DOut: m.operand(c.dout, 1, T, H, p.d),
+		Delta: m.floats(notNumbers(T*H), 1, H, T), DQ: m.floats(notNumbers(nq), 1, T, H, p.d),
+		DK: m.floats(notNumbers(nk), 1, T, 1, p.d), DV: m.operand(notNumbers(nk), 1, T, 1, p.d)}
+	if m.err != nil {
+		return m.err
 	}
 	if err := errors.Join(b.matrixAttention(a), b.matrixAttentionBackward(back)); err != nil {
 		return err
@@ -262,8 +306,8 @@ func (b *Backend) tryAttention(p attentionProbe) (err error) {
 		name string
 		x    op.Tensor
 	}{{"out", a.Out}, {"lse", a.LSE}, {"dq", back.DQ}, {"dk", back.DK}, {"dv", back.DV}} {
-		got := make([]float32, r.x.Len())
-		if err := b.Read(gpu.Bytes(got), r.x); err != nil {
+		got, err := m.read(r.x)
+		if err != nil {
 			return err
 		}
 		if err := c.check(r.name, got); err != nil {

@@ -220,7 +220,7 @@ func TestMatrixAttention(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer b.RoundProducts(tensor.F32)
-				if !b.matrixAttends(z.d, z.docs > 0) {
+				if !b.matrixAttends(z.d, z.docs > 0, false) {
 					t.Fatalf("no tile for heads of %d", z.d)
 				}
 				newAttnData(z, input).checkTiles(t, b)

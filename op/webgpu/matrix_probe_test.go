@@ -153,7 +153,7 @@ func TestRaceUnits(t *testing.T) {
 // kept.
 func TestAttentionVerdict(t *testing.T) {
 	t.Setenv("TEZGAH_CACHE", t.TempDir())
-	p := attentionProbe{tensor.BF16, 64, true}
+	p := attentionProbe{tensor.BF16, 64, true, true}
 	tries := 0
 	try := func(err error) func(attentionProbe) error {
 		return func(attentionProbe) error { tries++; return err }
@@ -170,8 +170,8 @@ func TestAttentionVerdict(t *testing.T) {
 		t.Errorf("the notice is %q", n)
 	}
 	b.matrix.rounding = tensor.BF16
-	if b.matrixAttends(64, true) || len(b.Rounding()) != 2 {
-		t.Errorf("attends %v, types %v: want products alone", b.matrixAttends(64, true), b.Rounding())
+	if b.matrixAttends(64, true, true) || len(b.Rounding()) != 2 {
+		t.Errorf("attends %v, types %v: want products alone", b.matrixAttends(64, true, true), b.Rounding())
 	}
 	again := pretend(t, gpu.Discrete, Options{})
 	if again.judgeAttention(p, try(nil)) || tries != 2 || again.Notice() == "" {
@@ -193,8 +193,8 @@ func TestAttentionProbe(t *testing.T) {
 	for _, input := range b.Rounding() {
 		b.matrix.rounding = input
 		for _, doc := range []bool{false, true} {
-			if err := b.tryAttention(attentionProbe{input, 16, doc}); err != nil {
-				t.Errorf("%v, mask %v: %v", input, doc, err)
+			if err := b.tryAttention(attentionProbe{input, 16, doc, doc}); err != nil {
+				t.Errorf("%v, mask and 16-bit tensors %v: %v", input, doc, err)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func TestAttentionProbe(t *testing.T) {
 }
 
 func TestAttentionProbeBites(t *testing.T) {
-	masked, plain := newAttentionCase(attentionProbe{tensor.BF16, 16, true}), newAttentionCase(attentionProbe{tensor.BF16, 16, false})
+	masked, plain := newAttentionCase(attentionProbe{tensor.BF16, 16, true, true}), newAttentionCase(attentionProbe{tensor.BF16, 16, false, true})
 	for name, want := range masked.want {
 		got := make([]float32, len(want.value))
 		for i, v := range want.value {

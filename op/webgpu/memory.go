@@ -70,14 +70,15 @@ func (b *Backend) count(bytes int64) {
 // The kinds of scratch memory. Kernels run in order, so one buffer of each kind
 // serves all calls.
 const (
-	scratchSplit    = iota // parts of a product that is split along K
-	scratchPartials        // rmsnorm_backward's dw, sum's chunks
-	scratchStats           // attention_backward's (lse, delta)
-	scratchDecode          // attention_decode's spans
-	scratchGroup           // unused outputs of matmul_group
-	scratchMatrixC         // a product's padded parts
-	scratchWide            // a result in float32 on its way to 16 bits, cross_entropy's lse
-	scratchKinds
+	scratchSplit     = iota // parts of a product that is split along K
+	scratchPartials         // rmsnorm_backward's dw, sum's chunks
+	scratchStats            // attention_backward's (lse, delta)
+	scratchDecode           // attention_decode's spans
+	scratchGroup            // unused outputs of matmul_group
+	scratchMatrixC          // a product's padded parts
+	scratchWide             // a result in float32 on its way to 16 bits, cross_entropy's lse
+	scratchAttention        // and the next ones: attention's tensors in float32
+	scratchKinds     = scratchAttention + wideTensors
 )
 
 // scratchOf returns scratch memory of at least n bytes, kept for later calls.
