@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ type hungry struct {
 	scratch int // bytes, from the first product on
 	free    int64
 	held    op.Buffer
+	broken  error // what Rehearse says
 }
 
 func (h *hungry) Limits() op.Limits {
@@ -35,6 +37,9 @@ func (h *hungry) MatMul(a op.MatMul) (err error) {
 }
 
 func (h *hungry) Rehearse() (op.Backend, error) {
+	if h.broken != nil {
+		return nil, h.broken
+	}
 	b, err := openCPU()
 	return &hungry{Backend: b, scratch: h.scratch}, err
 }
@@ -71,6 +76,38 @@ func TestPlanCountsKernelScratch(t *testing.T) {
 		t.Fatalf("a run that just fits: %v", err)
 	}
 	tr.Close()
+}
+
+// TestPlanWithoutRehearsal: a rehearsal that fails costs a row and a line, not the
+// run.
+func TestPlanWithoutRehearsal(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	var notices []string
+	tr, err := New(cfg, Options{Dir: filepath.Join(dir, "run"),
+		Open: func() (op.Backend, error) {
+			b, err := openHungry(1, 0)()
+			b.(*hungry).broken = errors.New("no such stage")
+			return b, err
+		},
+		Observer: Observer{
+			Memory: func(p model.Plan, _ int64) {
+				for _, r := range p.Rows {
+					if r.Label == scratchLabel {
+						t.Errorf("the plan has %+v", r)
+					}
+				}
+			},
+			Notice: func(s string) { notices = append(notices, s) },
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.Close()
+	if len(notices) != 1 || !strings.Contains(notices[0], "no such stage") {
+		t.Errorf("the user was told %q", notices)
+	}
 }
 
 // TestAutoModelLeavesRoomForScratch: a preset that fits only without what its
