@@ -101,9 +101,9 @@ func (b *Backend) MatMul(a op.MatMul) error {
 	}
 }
 
-// needsUnits reports whether a product has an operand that only the matrix units
-// read, which then do it in any size. B in f16 is none: all kernels take weights so.
-func needsUnits(a op.MatMul) bool { return is16(a.A) || isBrain(a.B) }
+// needsUnits reports whether a product has a tensor that only the matrix units read
+// or write, which then do it in any size. B in f16 is none: all kernels take weights so.
+func needsUnits(a op.MatMul) bool { return is16(a.A) || isBrain(a.B) || is16(a.C) }
 
 // runMatMul runs a product with a given tile, in one dispatch, in several by
 // rows when it would be too long for the device, or split along K.
@@ -313,7 +313,7 @@ func (b *Backend) runGroup(items []op.MatMul, f matmulForm, t Tile) error {
 func (b *Backend) GateUp(a op.GateUp) error {
 	m, k := a.X.Dims[0], a.X.Dims[1]
 	n := a.WGate.Dims[1]
-	if b.matrix.worth(m, n, k) || is16(a.X) || is16(a.Out) || m <= maxVecRows || n%4 != 0 || k%4 != 0 || isHalf(a.WGate) != isHalf(a.WUp) || samePlace(a.Out, a.Up) || samePlace(a.Out, a.Gate) {
+	if b.matrix.worth(m, n, k) || is16(a.X) || is16(a.Out) || is16(a.Gate) || m <= maxVecRows || n%4 != 0 || k%4 != 0 || isHalf(a.WGate) != isHalf(a.WUp) || samePlace(a.Out, a.Up) || samePlace(a.Out, a.Gate) {
 		if err := b.MatMulGroup([]op.MatMul{{A: a.X, B: a.WGate, C: a.Gate}, {A: a.X, B: a.WUp, C: a.Up}}); err != nil {
 			return err
 		}
