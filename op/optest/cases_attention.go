@@ -116,10 +116,8 @@ type attnMath struct {
 	out, lse, dout []float64
 	starts         []int32
 	// What a product may do to a factor that was computed, a weight or ds, relative
-	// and at the least; 0 for products in float32. Queries come scaled into their
-	// product where scaled says that this may round them, too.
+	// and at the least; 0 for products in float32.
 	rounding, least float64
-	scaled          bool
 }
 
 func newAttnMath(z attnSize, q, k, v *tens, starts []int32) *attnMath {
@@ -161,11 +159,7 @@ func (m *attnMath) pairs(f func(b, i, h, j int, s, errS float64), row func(b, i,
 			for i := range m.t {
 				for j := int(m.starts[b*m.t+i]); j <= i; j++ {
 					s, mag := dots(m.q[m.qAt(b, i, h):][:m.d], m.k[m.kAt(b, j, h):])
-					errS := scale * mag * (sumErr(m.d) + 2*unit)
-					if m.scaled {
-						errS += scale * mag * m.rounding
-					}
-					f(b, i, h, j, scale*s, errS)
+					f(b, i, h, j, scale*s, scale*mag*(sumErr(m.d)+2*unit))
 				}
 				row(b, i, h)
 			}

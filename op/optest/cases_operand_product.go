@@ -143,15 +143,13 @@ func (e *env) qkvOperand(z attnSize, operand bool) (q, k, v *tens) {
 		e.inIf(operand, "v", e.normal(1, z.b*z.t*z.kvh*z.d), z.b, z.t, z.kvh, z.d)
 }
 
-// units lets the bounds allow for products that round to the case's type. All types
-// in 16 bits are multiplied as they are stored; queries in float32 may be scaled
-// before they are rounded.
-func (m *attnMath) units(t tensor.DType, a attnTypes) {
+// units lets the bounds allow for products that round to t. What is stored has been
+// rounded to it, and is multiplied as it is.
+func (m *attnMath) units(t tensor.DType) {
 	m.rounding, m.least = 0x1p-11, 0x1p-25
 	if t == tensor.BF16 {
 		m.rounding, m.least = 0x1p-8, 0
 	}
-	m.scaled = !(a.in && a.out)
 }
 
 func attentionOperandCase(e *env, z attnSize, a attnTypes) {
@@ -169,7 +167,7 @@ func attentionOperandCase(e *env, z attnSize, a attnTypes) {
 		return
 	}
 	m := newAttnMath(z, q, k, v, starts)
-	m.units(e.operands, a)
+	m.units(e.operands)
 	errOut, errLSE := m.forward()
 	e.nearRounded(out, exact, func(i int) float64 { return errOut[i] })
 	e.compare(lse, func(i int) float64 { return errLSE[i] })
@@ -195,7 +193,7 @@ func attentionBackwardOperandCase(e *env, z attnSize, a attnTypes) {
 	if e.res.Err != nil {
 		return
 	}
-	m.units(e.operands, a)
+	m.units(e.operands)
 	m.out, m.lse, m.dout = out.before(), lse.before(), dout.before()
 	errDQ, errDK, errDV := m.backward()
 	e.compare(dq, func(i int) float64 { return errDQ[i] })

@@ -145,8 +145,8 @@ var inPlace = map[string]string{
 // GLU is Out = act(Gate)·Up; Out may be Up's memory.
 func (b *Backend) GLU(a op.GLU) error {
 	n := a.Out.Len()
-	if is16(a.Out) {
-		k, n, groups := b.gluTo16("glu_to16", "glu_to16_vec", a.Out, a.Act)
+	if is16(a.Gate) || is16(a.Out) {
+		k, n, groups := b.gluMixed("glu_mixed", "glu_mixed_vec", n, a.Act, a.Gate, op.Tensor{}, a.Out)
 		c := b.begin(k)
 		c.in(a.Gate)
 		c.in(a.Up)
@@ -169,22 +169,39 @@ func (b *Backend) GLU(a op.GLU) error {
 	return c.groups(ceil(n, 1024))
 }
 
-// gluTo16 is the kernel for a result of 16 bits, of whole vec4s where they fit, its
-// size as the kernel counts it, and how many workgroups.
-func (b *Backend) gluTo16(name, vec string, out op.Tensor, act op.Activation) (k *kernel, n, groups int) {
-	n = out.Len()
-	gelu := flag("GELU", act == op.GeLUTanh)
-	if n%4 == 0 {
-		return b.pairs(vec, out, gelu), n / 4, ceil(n, 2048)
+// gluMixed is the kernel for n elements where gate and up (in), dout, which the
+// forward pass has not, or the results (out) are of 16 bits, of whole vec4s where they
+// fit; n as the kernel counts it; and how many workgroups.
+func (b *Backend) gluMixed(name, vec string, n int, act op.Activation, in, dout, out op.Tensor) (k *kernel, size, groups int) {
+	gelu, in16, out16, dout16 := act == op.GeLUTanh, is16(in), is16(out), dout.Ok() && is16(dout)
+	brain := isBrain(in) || isBrain(out) || dout16 && isBrain(dout)
+	steps := 2
+	if in16 {
+		steps = 4 // as many bytes on their way
 	}
-	return b.pairs(name, out, gelu), n, ceil(n, 512)
+	size, groups = n, ceil(n, 512)
+	whole := n%4 == 0
+	if whole {
+		name, size, groups = vec, n/4, ceil(n, 1024*steps)
+	}
+	v := variant{name: name, c: [10]int32{bit(gelu), bit(in16), bit(out16), bit(dout16), bit(brain)}}
+	return b.kernel(v, func() []define {
+		d := []define{flag("GELU", gelu), flag("IN16", in16), flag("OUT16", out16), flag("BF16", brain)}
+		if dout.Ok() {
+			d = append(d, flag("DOUT16", dout16))
+		}
+		if whole {
+			d = append(d, u("STEPS", steps))
+		}
+		return d
+	}), size, groups
 }
 
 // GLUBackward gives DGate and DUp; either may be DOut's memory.
 func (b *Backend) GLUBackward(a op.GLUBackward) error {
 	n := a.DOut.Len()
-	if is16(a.DGate) {
-		k, n, groups := b.gluTo16("glu_backward_to16", "glu_backward_to16_vec", a.DGate, a.Act)
+	if is16(a.Gate) || is16(a.DOut) || is16(a.DGate) {
+		k, n, groups := b.gluMixed("glu_backward_mixed", "glu_backward_mixed_vec", n, a.Act, a.Gate, a.DOut, a.DGate)
 		c := b.begin(k)
 		c.in(a.Gate)
 		c.in(a.Up)

@@ -33,6 +33,11 @@ func (m *bandwidthBench) operands() {
 	show("swiglu_backward to bf16", 16*n*s.f, func(i int) error {
 		return b.GLUBackward(op.GLUBackward{Gate: gate[i], Up: up[i], DOut: dout[i], DGate: dgate[i], DUp: out[i]})
 	})
+	gate16, up16, dout16 := m.brains(n, s.f), m.brains(n, s.f), m.brains(n, s.f)
+	show("swiglu_forward all in bf16", 6*n*s.f, func(i int) error { return b.GLU(op.GLU{Gate: gate16[i], Up: up16[i], Out: out[i]}) })
+	show("swiglu_backward all in bf16", 10*n*s.f, func(i int) error {
+		return b.GLUBackward(op.GLUBackward{Gate: gate16[i], Up: up16[i], DOut: dout16[i], DGate: dgate[i], DUp: out[i]})
+	})
 	m.operandLoss(show)
 }
 

@@ -57,6 +57,18 @@ fn quad(v: vec4<f32>) -> vec2<u32> {
   return vec2<u32>(pair(v.x, v.y), pair(v.z, v.w));
 }
 
+// unpair and unquad are the way back, lossless.
+fn unpair(w: u32) -> vec2<f32> {
+  if (BF16) {
+    return bitcast<vec2<f32>>(vec2<u32>(w << 16u, w & 0xffff0000u));
+  }
+  return unpack2x16float(w);
+}
+
+fn unquad(w: vec2<u32>) -> vec4<f32> {
+  return vec4<f32>(unpair(w.x), unpair(w.y));
+}
+
 // wg_reduce_sum and wg_reduce_max combine x over the WG threads of a workgroup
 // and give every thread the result. All threads must call them; lid is the
 // local index. They end with a barrier, so two in a row cannot race.

@@ -125,34 +125,64 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   }
 }
 
-// --- KERNEL: glu_to16_vec ---
-// As swiglu_forward, or with GELU as geglu_forward, for n a multiple of 4: out in
-// pairs of 16-bit floats. Two vec4s per thread, WG apart, 1-D dispatch over
-// ceil(n/8); n in vec4s.
+// --- KERNEL: glu_mixed_vec ---
+// As swiglu_forward, or with GELU as geglu_forward, for n a multiple of 4, where gate
+// and up (IN16), or out (OUT16), or all, are pairs of 16-bit floats. STEPS vec4s per
+// thread, WG apart, 1-D dispatch over ceil(n/(4·STEPS)); n in vec4s.
 const GELU: bool = false;
-@group(0) @binding(0) var<storage, read> gate: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> up: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> out: array<vec2<u32>>;
+const IN16: bool = false;
+const OUT16: bool = false;
+const STEPS: u32 = 2u;
+// #if IN16
+alias In = vec2<u32>;
+// #else
+alias In = vec4<f32>;
+// #endif
+// #if OUT16
+alias Out = vec2<u32>;
+// #else
+alias Out = vec4<f32>;
+// #endif
+@group(0) @binding(0) var<storage, read> gate: array<In>;
+@group(0) @binding(1) var<storage, read> up: array<In>;
+@group(0) @binding(2) var<storage, read_write> out: array<Out>;
 @group(0) @binding(3) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
         @builtin(local_invocation_index) lid: u32) {
-  let at = flat_wg(wid, nwg) * 2u * WG + lid;
-  var a = array<vec4<f32>, 2>();
-  var b = array<vec4<f32>, 2>();
-  for (var k = 0u; k < 2u; k++) { // unroll
+  let at = flat_wg(wid, nwg) * STEPS * WG + lid;
+  var a = array<In, STEPS>();
+  var b = array<In, STEPS>();
+  for (var k = 0u; k < STEPS; k++) { // unroll
     if (at + k * WG < n) {
       a[k] = gate[at + k * WG];
       b[k] = up[at + k * WG];
     }
   }
-  for (var k = 0u; k < 2u; k++) { // unroll
+  for (var k = 0u; k < STEPS; k++) { // unroll
     if (at + k * WG < n) {
-      let act = vec4<f32>(activated(a[k].x), activated(a[k].y), activated(a[k].z), activated(a[k].w));
-      out[at + k * WG] = quad(act * b[k]);
+      let x = wide(a[k]);
+      let act = vec4<f32>(activated(x.x), activated(x.y), activated(x.z), activated(x.w));
+      out[at + k * WG] = narrow(act * wide(b[k]));
     }
   }
+}
+
+fn wide(v: In) -> vec4<f32> {
+  // #if IN16
+  return unquad(v);
+  // #else
+  return v;
+  // #endif
+}
+
+fn narrow(v: vec4<f32>) -> Out {
+  // #if OUT16
+  return quad(v);
+  // #else
+  return v;
+  // #endif
 }
 
 fn activated(x: f32) -> f32 {
@@ -162,28 +192,60 @@ fn activated(x: f32) -> f32 {
   return silu(x);
 }
 
-// --- KERNEL: glu_to16 ---
-// As glu_to16_vec for any n, in elements: one pair per thread, 1-D dispatch over
-// ceil(n/2); with an odd n the other half of the last word stays as it is.
+// --- KERNEL: glu_mixed ---
+// As glu_mixed_vec for any n, in elements: two per thread, 1-D dispatch over
+// ceil(n/2); with an odd n the other half of out's last word stays as it is.
 const GELU: bool = false;
-@group(0) @binding(0) var<storage, read> gate: array<f32>;
-@group(0) @binding(1) var<storage, read> up: array<f32>;
-@group(0) @binding(2) var<storage, read_write> out: array<u32>;
+const IN16: bool = false;
+const OUT16: bool = false;
+// #if IN16
+alias In = u32;
+// #else
+alias In = f32;
+// #endif
+// #if OUT16
+alias Out = u32;
+// #else
+alias Out = f32;
+// #endif
+@group(0) @binding(0) var<storage, read> gate: array<In>;
+@group(0) @binding(1) var<storage, read> up: array<In>;
+@group(0) @binding(2) var<storage, read_write> out: array<Out>;
 @group(0) @binding(3) var<uniform> n: u32;
 
-fn value(i: u32) -> f32 {
+fn activated(x: f32) -> f32 {
   if (GELU) {
-    return gelu_tanh(gate[i]) * up[i];
+    return gelu_tanh(x);
   }
-  return silu(gate[i]) * up[i];
+  return silu(x);
 }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
   let i = flat_id(gid, nwg);
-  if (2u * i + 1u < n) {
-    out[i] = pair(value(2u * i), value(2u * i + 1u));
-  } else if (2u * i < n) {
-    out[i] = pair(value(2u * i), 0.0) | (out[i] & 0xffff0000u);
+  if (2u * i >= n) {
+    return;
   }
+  let last = 2u * i + 1u == n;   // of which there is one element alone
+  // #if IN16
+  let a = unpair(gate[i]);
+  let b = unpair(up[i]);
+  // #else
+  let second = min(2u * i + 1u, n - 1u);
+  let a = vec2<f32>(gate[2u * i], gate[second]);
+  let b = vec2<f32>(up[2u * i], up[second]);
+  // #endif
+  let y = vec2<f32>(activated(a.x), activated(a.y)) * b;
+  // #if OUT16
+  if (last) {
+    out[i] = pair(y.x, 0.0) | (out[i] & 0xffff0000u);
+  } else {
+    out[i] = pair(y.x, y.y);
+  }
+  // #else
+  out[2u * i] = y.x;
+  if (!last) {
+    out[2u * i + 1u] = y.y;
+  }
+  // #endif
 }

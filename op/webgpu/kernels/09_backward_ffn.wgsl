@@ -143,42 +143,84 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   }
 }
 
-// --- KERNEL: glu_backward_to16_vec ---
-// As swiglu_backward, or with GELU as geglu_backward, for n a multiple of 4: dgate
-// and dup in pairs of 16-bit floats. Two vec4s per thread, WG apart, 1-D dispatch
-// over ceil(n/8); n in vec4s.
+// --- KERNEL: glu_backward_mixed_vec ---
+// As swiglu_backward, or with GELU as geglu_backward, for n a multiple of 4, where
+// gate and up (IN16), dout (DOUT16), dgate and dup (OUT16), or all, are pairs of
+// 16-bit floats. STEPS vec4s per thread, WG apart, 1-D dispatch over
+// ceil(n/(4·STEPS)); n in vec4s.
 const GELU: bool = false;
-@group(0) @binding(0) var<storage, read> gate: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> up: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> dout: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read_write> dgate: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read_write> dup: array<vec2<u32>>;
+const IN16: bool = false;
+const DOUT16: bool = false;
+const OUT16: bool = false;
+const STEPS: u32 = 2u;
+// #if IN16
+alias In = vec2<u32>;
+// #else
+alias In = vec4<f32>;
+// #endif
+// #if DOUT16
+alias DOut = vec2<u32>;
+// #else
+alias DOut = vec4<f32>;
+// #endif
+// #if OUT16
+alias Out = vec2<u32>;
+// #else
+alias Out = vec4<f32>;
+// #endif
+@group(0) @binding(0) var<storage, read> gate: array<In>;
+@group(0) @binding(1) var<storage, read> up: array<In>;
+@group(0) @binding(2) var<storage, read> dout: array<DOut>;
+@group(0) @binding(3) var<storage, read_write> dgate: array<Out>;
+@group(0) @binding(4) var<storage, read_write> dup: array<Out>;
 @group(0) @binding(5) var<uniform> n: u32;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
         @builtin(local_invocation_index) lid: u32) {
-  let at = flat_wg(wid, nwg) * 2u * WG + lid;
-  var x = array<vec4<f32>, 2>();
-  var y = array<vec4<f32>, 2>();
-  var d = array<vec4<f32>, 2>();
-  for (var k = 0u; k < 2u; k++) { // unroll
+  let at = flat_wg(wid, nwg) * STEPS * WG + lid;
+  var a = array<In, STEPS>();
+  var b = array<In, STEPS>();
+  var c = array<DOut, STEPS>();
+  for (var k = 0u; k < STEPS; k++) { // unroll
     if (at + k * WG < n) {
-      x[k] = gate[at + k * WG];
-      y[k] = up[at + k * WG];
-      d[k] = dout[at + k * WG];
+      a[k] = gate[at + k * WG];
+      b[k] = up[at + k * WG];
+      c[k] = dout[at + k * WG];
     }
   }
-  for (var k = 0u; k < 2u; k++) { // unroll
+  for (var k = 0u; k < STEPS; k++) { // unroll
     if (at + k * WG < n) {
-      let a = both(x[k].x);
-      let b = both(x[k].y);
-      let c = both(x[k].z);
-      let e = both(x[k].w);
-      dgate[at + k * WG] = quad(d[k] * y[k] * vec4<f32>(a.y, b.y, c.y, e.y));
-      dup[at + k * WG] = quad(d[k] * vec4<f32>(a.x, b.x, c.x, e.x));
+      let x = wide(a[k]);
+      // #if DOUT16
+      let d = unquad(c[k]);
+      // #else
+      let d = c[k];
+      // #endif
+      let p = both(x.x);
+      let q = both(x.y);
+      let r = both(x.z);
+      let s = both(x.w);
+      dgate[at + k * WG] = narrow(d * wide(b[k]) * vec4<f32>(p.y, q.y, r.y, s.y));
+      dup[at + k * WG] = narrow(d * vec4<f32>(p.x, q.x, r.x, s.x));
     }
   }
+}
+
+fn wide(v: In) -> vec4<f32> {
+  // #if IN16
+  return unquad(v);
+  // #else
+  return v;
+  // #endif
+}
+
+fn narrow(v: vec4<f32>) -> Out {
+  // #if OUT16
+  return quad(v);
+  // #else
+  return v;
+  // #endif
 }
 
 // both is the activation of x and its slope.
@@ -189,24 +231,41 @@ fn both(x: f32) -> vec2<f32> {
   return silu_pair(x);
 }
 
-// --- KERNEL: glu_backward_to16 ---
-// As glu_backward_to16_vec for any n, in elements: one pair per thread, 1-D dispatch
-// over ceil(n/2); with an odd n the other half of the last word stays as it is.
+// --- KERNEL: glu_backward_mixed ---
+// As glu_backward_mixed_vec for any n, in elements: two per thread, 1-D dispatch over
+// ceil(n/2); with an odd n the other half of a result's last word stays as it is.
 const GELU: bool = false;
-@group(0) @binding(0) var<storage, read> gate: array<f32>;
-@group(0) @binding(1) var<storage, read> up: array<f32>;
-@group(0) @binding(2) var<storage, read> dout: array<f32>;
-@group(0) @binding(3) var<storage, read_write> dgate: array<u32>;
-@group(0) @binding(4) var<storage, read_write> dup: array<u32>;
+const IN16: bool = false;
+const DOUT16: bool = false;
+const OUT16: bool = false;
+// #if IN16
+alias In = u32;
+// #else
+alias In = f32;
+// #endif
+// #if DOUT16
+alias DOut = u32;
+// #else
+alias DOut = f32;
+// #endif
+// #if OUT16
+alias Out = u32;
+// #else
+alias Out = f32;
+// #endif
+@group(0) @binding(0) var<storage, read> gate: array<In>;
+@group(0) @binding(1) var<storage, read> up: array<In>;
+@group(0) @binding(2) var<storage, read> dout: array<DOut>;
+@group(0) @binding(3) var<storage, read_write> dgate: array<Out>;
+@group(0) @binding(4) var<storage, read_write> dup: array<Out>;
 @group(0) @binding(5) var<uniform> n: u32;
 
-// gradients is (dgate, dup) of element i.
-fn gradients(i: u32) -> vec2<f32> {
-  var act = silu_pair(gate[i]);
+// both is the activation of x and its slope.
+fn both(x: f32) -> vec2<f32> {
   if (GELU) {
-    act = gelu_pair(gate[i]);
+    return gelu_pair(x);
   }
-  return vec2<f32>(dout[i] * up[i] * act.y, dout[i] * act.x);
+  return silu_pair(x);
 }
 
 @compute @workgroup_size(WG)
@@ -215,13 +274,38 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   if (2u * i >= n) {
     return;
   }
-  let a = gradients(2u * i);
-  if (2u * i + 1u < n) {
-    let b = gradients(2u * i + 1u);
-    dgate[i] = pair(a.x, b.x);
-    dup[i] = pair(a.y, b.y);
+  let last = 2u * i + 1u == n;   // of which there is one element alone
+  let second = min(2u * i + 1u, n - 1u);
+  // #if IN16
+  let x = unpair(gate[i]);
+  let y = unpair(up[i]);
+  // #else
+  let x = vec2<f32>(gate[2u * i], gate[second]);
+  let y = vec2<f32>(up[2u * i], up[second]);
+  // #endif
+  // #if DOUT16
+  let d = unpair(dout[i]);
+  // #else
+  let d = vec2<f32>(dout[2u * i], dout[second]);
+  // #endif
+  let p = both(x.x);
+  let q = both(x.y);
+  let g = d * y * vec2<f32>(p.y, q.y);
+  let u = d * vec2<f32>(p.x, q.x);
+  // #if OUT16
+  if (last) {
+    dgate[i] = pair(g.x, 0.0) | (dgate[i] & 0xffff0000u);
+    dup[i] = pair(u.x, 0.0) | (dup[i] & 0xffff0000u);
   } else {
-    dgate[i] = pair(a.x, 0.0) | (dgate[i] & 0xffff0000u);
-    dup[i] = pair(a.y, 0.0) | (dup[i] & 0xffff0000u);
+    dgate[i] = pair(g.x, g.y);
+    dup[i] = pair(u.x, u.y);
   }
+  // #else
+  dgate[2u * i] = g.x;
+  dup[2u * i] = u.x;
+  if (!last) {
+    dgate[2u * i + 1u] = g.y;
+    dup[2u * i + 1u] = u.y;
+  }
+  // #endif
 }
