@@ -79,16 +79,22 @@ func (d *Device) Dispatch(p *Pipeline, x, y, z uint32, args ...Binding) (err err
 		return d.failed(p.label, err)
 	}
 	d.timing.note(p.label)
-	if d.recorded++; d.recorded >= d.batchSize {
+	if d.recorded++; d.recorded >= d.batchSize || d.rested && d.recorded >= d.batchSize/earlyPart {
 		return d.Submit()
 	}
 	return nil
 }
 
-// handOver counts a hand-over of recorded work.
-func (d *Device) handOver() {
+// earlyPart is what part of a batch the first one after a wait has, where handing
+// over is cheap: the GPU has nothing to do until then.
+const earlyPart = 8
+
+// handOver counts a hand-over of recorded work; wait says that the GPU rests after
+// it.
+func (d *Device) handOver(wait bool) {
 	d.recorded = 0
 	d.handed++
+	d.rested = wait && d.early
 }
 
 // Submit hands all that is recorded to the GPU and does not wait.
@@ -97,7 +103,7 @@ func (d *Device) Submit() (err error) {
 		return err
 	}
 	defer rescue("submit", &err)
-	d.handOver()
+	d.handOver(false)
 	if err := d.drv.submit(); err != nil {
 		return d.failed("submit", err)
 	}
@@ -111,7 +117,7 @@ func (d *Device) Wait() (err error) {
 		return err
 	}
 	defer rescue("wait", &err)
-	d.handOver()
+	d.handOver(true)
 	if err := d.drv.wait(); err != nil {
 		return d.failed("wait", err)
 	}

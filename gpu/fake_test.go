@@ -283,3 +283,54 @@ func TestLineInMessage(t *testing.T) {
 		}
 	}
 }
+
+// cheapDriver is one whose hand-overs cost little.
+type cheapDriver struct{ *fakeDriver }
+
+func (cheapDriver) submitsCheaply() {}
+
+// The first batch after a wait is a small one where handing over is cheap, so that
+// the GPU rests for a shorter time; all others are whole.
+func TestFirstBatchAfterAWait(t *testing.T) {
+	_, plain := fakeDevice()
+	for what, c := range map[string]struct {
+		drv  driver
+		fake *fakeDriver
+		want []uint64 // dispatches up to each hand-over
+	}{
+		"cheap": {cheapDriver{plain}, plain, []uint64{8, 72, 136}},
+		"dear":  {&fakeDriver{fail: map[string]error{}}, nil, []uint64{64, 128}},
+	} {
+		if c.fake == nil {
+			c.fake = c.drv.(*fakeDriver)
+		}
+		d := newDevice(AdapterInfo{Name: "fake"}, DefaultLimits(), c.drv)
+		b, err := d.NewBuffer("b", 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := d.NewPipeline("k", fakeKernel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for round := range 2 {
+			if err := d.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			var at []uint64
+			before := c.fake.batch
+			for i := range uint64(150) {
+				if err := d.Dispatch(p, 1, 1, 1, Buf(b)); err != nil {
+					t.Fatal(err)
+				}
+				if c.fake.batch != before {
+					before, at = c.fake.batch, append(at, i+1)
+				}
+			}
+			if !slices.Equal(at, c.want) {
+				t.Errorf("%s, round %d: handed over after %v dispatches, want %v", what, round, at, c.want)
+			}
+		}
+		d.Close()
+	}
+}

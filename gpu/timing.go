@@ -64,7 +64,7 @@ func (d *Device) StopTiming() (times []KernelTime, err error) {
 		return nil, invalid("timing: StopTiming without StartTiming")
 	}
 	d.timing = nil
-	d.handOver()
+	d.handOver(true)
 	stamps, err := d.drv.stopTiming()
 	if err != nil {
 		return nil, d.failed("timing", err)
