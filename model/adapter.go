@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"slices"
 	"strings"
 
 	"tezgah/op"
@@ -64,6 +65,15 @@ func (p *Params) newLowActs(alloc func(label string, rank int) op.Tensor) (u low
 		}
 	}
 	return u
+}
+
+// adapts reports whether one of the matrices, such as "wq", has a trained part: what
+// is added to the matrix's results, and to the gradient of its input, in float32.
+func (p *Params) adapts(matrices ...string) bool {
+	return p.adapter != nil && slices.ContainsFunc(matrices, func(m string) bool {
+		_, ok := p.adapter.index[layerName(0, m)+loraA]
+		return ok
+	})
 }
 
 // lowRank views the trained part of the matrix of that name.

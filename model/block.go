@@ -47,18 +47,23 @@ type activations struct {
 	x    op.Tensor // (N, C) the residual stream as the layer finds it
 	y1   op.Tensor // (N, C) operand, attn_norm(x); kept for dwq, dwk, dwv
 	rms1 op.Tensor // (N)
-	q    op.Tensor // (B, T, H, D) rotated
+	q    op.Tensor // (B, T, H, D) rotated; with k, v and attn operands, see Graph.narrowAttention
 	k, v op.Tensor // (B, T, KVH, D), k rotated
 	attn op.Tensor // (B, T, H, D)
 	lse  op.Tensor // (B, H, T)
 	xMid op.Tensor // (N, C) x + attn·wo
 	y2   op.Tensor // (N, C) operand, ffn_norm(xMid); kept for dw_gate, dw_up
 	rms2 op.Tensor // (N)
-	gate op.Tensor // (N, F)
+	gate op.Tensor // (N, F) operand, as up, but where something is added to one of them
 	up   op.Tensor // (N, F)
 	glu  op.Tensor // (N, F) operand, act(gate)·up; kept for dw_down, see scratch.gluGrads
 	out  op.Tensor // (N, C) xMid + glu·w_down, the next layer's x
 	u    lowActs   // of the trained parts of frozen weights
+
+	// What the products give before it is rotated; q and k themselves in float32, else
+	// memory that all layers share.
+	qFlat op.Tensor // (B, T, H, D)
+	kFlat op.Tensor // (B, T, KVH, D)
 }
 
 // rowsOf views a (B, T, heads, D) tensor as (N, heads·D), as the products see it.
@@ -69,11 +74,11 @@ func (g *Graph) attentionForward(b *block) {
 	r := g.r
 	r.RMSNorm(op.RMSNorm{X: b.x, W: b.w.attnNorm, Y: b.y1, RMSInv: b.rms1, Eps: g.eps})
 	r.MatMulGroup(b.qkv)
-	b.low.q.forward(r, b.y1, rowsOf(b.q))
-	b.low.k.forward(r, b.y1, rowsOf(b.k))
+	b.low.q.forward(r, b.y1, rowsOf(b.qFlat))
+	b.low.k.forward(r, b.y1, rowsOf(b.kFlat))
 	b.low.v.forward(r, b.y1, rowsOf(b.v))
-	r.RoPE(op.RoPE{X: b.q, Table: g.rope})
-	r.RoPE(op.RoPE{X: b.k, Table: g.rope})
+	r.RoPE(op.RoPE{X: b.qFlat, Out: b.q, Table: g.rope}) // perhaps in place
+	r.RoPE(op.RoPE{X: b.kFlat, Out: b.k, Table: g.rope})
 	r.Attention(op.Attention{Q: b.q, K: b.k, V: b.v, Out: b.attn, LSE: b.lse, DocStart: g.docStart, Scale: g.scale})
 	r.MatMul(op.MatMul{A: rowsOf(b.attn), B: b.w.wo, C: b.xMid, Residual: b.x})
 	b.low.o.forward(r, rowsOf(b.attn), b.xMid)

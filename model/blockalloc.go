@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tezgah/op"
+	"tezgah/tensor"
 )
 
 // newBlocks allocates the layers' activations: a set for each layer when a
@@ -13,6 +14,10 @@ func (g *Graph) newBlocks() {
 	grads, frozen := g.p.trains(), g.p.adapter != nil
 	shared := g.opt.Recompute || !grads
 	g.mem.purpose = "activations"
+	if g.narrowAttention() {
+		g.qFlat = g.mem.f32("q_flat", g.opt.Batch, g.opt.Context, g.cfg.Heads, g.cfg.HeadDim)
+		g.kFlat = g.mem.f32("k_flat", g.opt.Batch, g.opt.Context, g.cfg.KVHeads, g.cfg.HeadDim)
+	}
 	x := g.residual("x.0")
 	var acts activations
 	for l := range g.cfg.Layers {
@@ -30,8 +35,8 @@ func (g *Graph) newBlocks() {
 		}
 		x = b.out
 		b.qkv = []op.MatMul{
-			{A: b.y1, B: b.w.wq, C: rowsOf(b.q)},
-			{A: b.y1, B: b.w.wk, C: rowsOf(b.k)},
+			{A: b.y1, B: b.w.wq, C: rowsOf(b.qFlat)},
+			{A: b.y1, B: b.w.wk, C: rowsOf(b.kFlat)},
 			{A: b.y1, B: b.w.wv, C: rowsOf(b.v)},
 		}
 		b.gateUp = []op.MatMul{{A: b.y2, B: b.w.wGate, C: b.gate}, {A: b.y2, B: b.w.wUp, C: b.up}}
@@ -73,20 +78,39 @@ func (g *Graph) newActivations(suffix string) activations {
 	B, T, N := g.opt.Batch, g.opt.Context, g.Rows()
 	f32 := func(label string, dims ...int) op.Tensor { return g.mem.f32(label+suffix, dims...) }
 	operand := func(label string, dims ...int) op.Tensor { return g.mem.operand(label+suffix, dims...) }
-	return activations{
+	narrow := g.narrowAttention()
+	attention := func(label string, heads int) op.Tensor {
+		return g.mem.operandIf(narrow, label+suffix, B, T, heads, c.HeadDim)
+	}
+	gated := func(label string) op.Tensor {
+		return g.mem.operandIf(!g.p.adapts("w_gate", "w_up"), label+suffix, N, c.FFN)
+	}
+	a := activations{
 		y1:   operand("y1", N, c.DModel),
 		rms1: f32("rms_inv1", N),
-		q:    f32("q", B, T, c.Heads, c.HeadDim),
-		k:    f32("k", B, T, c.KVHeads, c.HeadDim),
-		v:    f32("v", B, T, c.KVHeads, c.HeadDim),
-		attn: f32("attn", B, T, c.Heads, c.HeadDim),
+		q:    attention("q", c.Heads),
+		k:    attention("k", c.KVHeads),
+		v:    attention("v", c.KVHeads),
+		attn: attention("attn", c.Heads),
 		lse:  f32("lse", B, c.Heads, T),
 		xMid: f32("x_mid", N, c.DModel),
 		y2:   operand("y2", N, c.DModel),
 		rms2: f32("rms_inv2", N),
-		gate: f32("gate", N, c.FFN),
-		up:   f32("up", N, c.FFN),
+		gate: gated("gate"),
+		up:   gated("up"),
 		glu:  operand("glu", N, c.FFN),
 		u:    g.p.newLowActs(func(label string, rank int) op.Tensor { return f32(label, N, rank) }),
 	}
+	if a.qFlat, a.kFlat = a.q, a.k; narrow {
+		a.qFlat, a.kFlat = g.qFlat, g.kFlat
+	}
+	return a
+}
+
+// narrowAttention reports whether what attention reads and writes are operands of 16
+// bits. With an adapter on v something is added to v, with one on o to the gradient of
+// the output: these stay float32, and attention's other tensors with them, because its
+// kernels are made for one type.
+func (g *Graph) narrowAttention() bool {
+	return g.mem.operands != tensor.F32 && !g.p.adapts("wv", "wo")
 }

@@ -54,6 +54,8 @@ type Graph struct {
 	docStart op.Tensor // (B, T) int32; absent without DocMask
 	rope     op.Tensor // (T, D)
 
+	qFlat  op.Tensor // (B, T, H, D) see activations; absent in float32
+	kFlat  op.Tensor // (B, T, KVH, D)
 	blocks []block
 	head   head
 	back   scratch // absent when the parameters have no gradients
@@ -64,9 +66,9 @@ type Graph struct {
 type scratch struct {
 	dx     op.Tensor // (N, C) gradient of the residual stream
 	dy     op.Tensor // (N, C) gradient of a norm's output
-	dattn  op.Tensor // (B, T, H, D) gradient of the attention's output
-	dq     op.Tensor // (B, T, H, D)
-	dk, dv op.Tensor // (B, T, KVH, D)
+	dattn  op.Tensor // (B, T, H, D) gradient of the attention's output; operand, see Graph.narrowAttention
+	dq     op.Tensor // (B, T, H, D) qFlat's memory, where there is one: neither lasts
+	dk, dv op.Tensor // (B, T, KVH, D) likewise kFlat's, and an operand as dattn
 	delta  op.Tensor // (B, H, T)
 	du     op.Tensor // (N, r) gradient of a low-rank projection; absent without an adapter
 
@@ -75,12 +77,13 @@ type scratch struct {
 	dkBack op.Tensor // (B, T, KVH, D) dk rotated back: dk itself in float32
 	dgate  op.Tensor // (N, F)
 	dup    op.Tensor // (N, F); absent in float32, see gluGrads
-
-	dglu op.Tensor // (N, F) gradient of glu; absent in float32, see gluGrads
+	dglu   op.Tensor // (N, F) gradient of glu; absent in float32, see gluGrads
 }
 
 // gluGrads is where the gradients of a layer's glu and up go. In float32 one after
-// the other takes glu's place; a glu of 16 bits has no room for dglu, which is a sum.
+// the other takes glu's place. In 16 bits they have memory of their own, which is
+// little then: with an adapter on w_down something is added to dglu, in float32, and
+// without one the products that read glu and write dglu need not wait for each other.
 func (s *scratch) gluGrads(b *block) (dglu, dup op.Tensor) {
 	if s.dglu.Ok() {
 		return s.dglu, s.dup
@@ -90,7 +93,7 @@ func (s *scratch) gluGrads(b *block) (dglu, dup op.Tensor) {
 
 // NewGraph allocates the activations for batches of opt.Batch sequences of
 // opt.Context tokens. When p has no gradients the graph can only evaluate, and
-// needs far less memory. What only products read has the backend's operand type as
+// needs far less memory. What products read has the backend's operand type as
 // it is now: op.Rounder's RoundProducts comes before NewGraph, and a graph made
 // while products round to 16 bits fails with an error when they no longer do.
 func NewGraph(r *op.Runner, p *Params, opt TrainOptions) (*Graph, error) {
@@ -139,21 +142,25 @@ func newGraph(mem *memory, r *op.Runner, p *Params, opt TrainOptions) (*Graph, e
 func (g *Graph) newScratch() {
 	c, m := g.cfg, g.mem
 	B, T, N := g.opt.Batch, g.opt.Context, g.Rows()
+	narrow := g.narrowAttention()
 	m.purpose = "backward scratch"
 	g.back = scratch{
 		dx:    m.f32("dx", N, c.DModel),
 		dy:    m.f32("dy", N, c.DModel),
-		dattn: m.f32("dattn", B, T, c.Heads, c.HeadDim),
-		dq:    m.f32("dq", B, T, c.Heads, c.HeadDim),
-		dk:    m.f32("dk", B, T, c.KVHeads, c.HeadDim),
-		dv:    m.f32("dv", B, T, c.KVHeads, c.HeadDim),
+		dattn: m.operandIf(narrow, "dattn", B, T, c.Heads, c.HeadDim),
+		dq:    g.qFlat,
+		dk:    g.kFlat,
+		dv:    m.operandIf(narrow, "dv", B, T, c.KVHeads, c.HeadDim),
 		delta: m.f32("delta", B, c.Heads, T),
 		dgate: m.operand("dgate", N, c.FFN),
 	}
 	s := &g.back
+	if !narrow {
+		s.dq, s.dk = m.f32("dq", B, T, c.Heads, c.HeadDim), m.f32("dk", B, T, c.KVHeads, c.HeadDim)
+	}
 	s.dqBack, s.dkBack = m.operandOr(s.dq, "dq_back"), m.operandOr(s.dk, "dk_back")
 	if m.operands != tensor.F32 {
-		s.dglu, s.dup = m.f32("dglu", N, c.FFN), m.operand("dup", N, c.FFN)
+		s.dglu, s.dup = m.operandIf(!g.p.adapts("w_down"), "dglu", N, c.FFN), m.operand("dup", N, c.FFN)
 	}
 	if g.p.adapter != nil {
 		g.back.du = m.f32("du", N, g.p.opt.LoRA.Rank)

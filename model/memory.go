@@ -122,11 +122,19 @@ func (m *memory) buf(label string, t tensor.DType, n int) op.Buffer {
 }
 
 // f32, i32 and operand return a zeroed tensor in a buffer of its own. An operand is
-// what nothing but products read; see op.Rounder.
+// what products read; see op.Rounder.
 func (m *memory) f32(label string, dims ...int) op.Tensor { return m.tensor(label, tensor.F32, dims) }
 func (m *memory) i32(label string, dims ...int) op.Tensor { return m.tensor(label, tensor.I32, dims) }
 func (m *memory) operand(label string, dims ...int) op.Tensor {
 	return m.tensor(label, m.operands, dims)
+}
+
+// operandIf is operand, or f32 where the tensor has to be that.
+func (m *memory) operandIf(ok bool, label string, dims ...int) op.Tensor {
+	if !ok {
+		return m.f32(label, dims...)
+	}
+	return m.operand(label, dims...)
 }
 
 // operandOr is operand where that is smaller than float32, else t itself: the
