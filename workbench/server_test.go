@@ -105,7 +105,8 @@ func (s *site) ask(method, path, body string, header ...string) *http.Response {
 			r.Header.Set(header[i], header[i+1])
 		}
 	}
-	res, err := (&http.Transport{DisableCompression: true}).RoundTrip(r)
+	// Kept alive, each of thousands of polls would hold two files until the process ends.
+	res, err := (&http.Transport{DisableCompression: true, DisableKeepAlives: true}).RoundTrip(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
