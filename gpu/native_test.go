@@ -22,7 +22,7 @@ func TestNoDriver(t *testing.T) {
 		return
 	}
 	child := exec.Command(os.Args[0], "-test.run=^TestNoDriver$")
-	child.Env = append(os.Environ(), "TEZGAH_TEST_CHILD=1", "VK_ICD_FILENAMES=/nowhere.json", "VK_DRIVER_FILES=/nowhere.json")
+	child.Env = append(os.Environ(), "TEZGAH_TEST_CHILD=1", "TEZGAH_BACKEND=", "VK_ICD_FILENAMES=/nowhere.json", "VK_DRIVER_FILES=/nowhere.json")
 	out, err := child.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

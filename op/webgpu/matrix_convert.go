@@ -1,6 +1,8 @@
 package webgpu
 
 import (
+	"slices"
+
 	"tezgah/gpu"
 	"tezgah/op"
 	"tezgah/tensor"
@@ -62,16 +64,9 @@ func (c conversion) operand() operand {
 // forget drops what was made from bytes of a buffer that are being written, and
 // what lies in a buffer that is.
 func (v *conversions) forget(mem *gpu.Buffer, offset, n uint64) {
-	if len(v.held) == 0 {
-		return
-	}
-	kept := v.held[:0]
-	for _, h := range v.held {
-		if h.mem != mem && (h.from != mem || h.to <= offset || offset+n <= h.offset) {
-			kept = append(kept, h)
-		}
-	}
-	v.held = kept
+	v.held = slices.DeleteFunc(v.held, func(h conversion) bool {
+		return h.mem == mem || h.from == mem && h.offset < offset+n && offset < h.to
+	})
 }
 
 // startOver forgets everything, so that what follows finds the slots as the step
