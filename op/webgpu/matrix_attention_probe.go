@@ -275,12 +275,17 @@ func (m *probeTensors) read(x op.Tensor) ([]float32, error) {
 func notNumbers(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
 
 // tryAttention runs a small attention on the matrix units, forward and backward,
-// and returns what is wrong with it.
+// and returns what is wrong with it. It converts into memory of its own: a step may be
+// under way, which takes no more memory for the probe than a rehearsal has said.
 func (b *Backend) tryAttention(p attentionProbe) error {
 	c, m, busy := newAttentionCase(p), probeTensors{b: b, p: p}, b.tuner.busy
 	b.tuner.busy = true // no tile is measured for it
+	converted := b.matrix.converted
+	b.matrix.converted = conversions{}
 	defer func() {
 		b.tuner.busy = busy
+		b.matrix.converted.free(b)
+		b.matrix.converted = converted
 		for _, x := range m.bufs {
 			b.Free(x)
 		}
