@@ -127,7 +127,28 @@ func attentionOperandCases(t tensor.DType) (cs []Case) {
 					body: func(e *env) { attentionBackwardOperandCase(e, z, a) }})
 		}
 	}
-	return cs
+	return append(cs, Case{Name: fmt.Sprintf("attention backward/dv beyond float16 %v", t), Op: "attention_backward", Round: t, Operands: t, body: attentionOverflowCase})
+}
+
+// attentionOverflowCase has three queries that see their keys alike, so that dv of the
+// first key is 11/6 of dout: an infinity in float16, where loss scaling must find it.
+func attentionOverflowCase(e *env) {
+	const T, D, size = 3, 16, 61440
+	zeros := func(label string) *tens { return e.operand(label, make([]float32, T*D), 1, T, 1, D) }
+	q, k, v, out := zeros("q"), zeros("k"), zeros("v"), zeros("out")
+	big := make([]float32, T*D)
+	for i := range big {
+		big[i] = float32(size - i%2*2*size)
+	}
+	dout, lse := e.operand("dout", big, 1, T, 1, D), e.in("lse", []float32{0, float32(math.Log(2)), float32(math.Log(3))}, 1, 1, T)
+	delta, dq, dk, dv := e.out("delta", 1, 1, T), e.out("dq", 1, T, 1, D), e.out("dk", 1, T, 1, D), e.outOperand("dv", 1, T, 1, D)
+	e.run(func(s side) {
+		s.AttentionBackward(op.AttentionBackward{Q: s.t(q), K: s.t(k), V: s.t(v), Out: s.t(out), LSE: s.t(lse), DOut: s.t(dout),
+			Delta: s.t(delta), DQ: s.t(dq), DK: s.t(dk), DV: s.t(dv), Scale: 0.25})
+	})
+	e.exact(dq)
+	e.exact(dk)
+	e.compare(dv, func(int) float64 { return 2 * size * 0x1p-8 }) // of weights and results; nothing allows for a number in place of an infinity
 }
 
 // inIf is operand, or else in.
