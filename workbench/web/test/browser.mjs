@@ -14,6 +14,10 @@ const flags = [
   "--disable-sync",
 ];
 
+// The milliseconds after which something that should appear counts as missing: far
+// more than it takes, as another program may have the machine.
+const patience = 120_000;
+
 function findBrowser() {
   if (process.env.CHROMIUM) return process.env.CHROMIUM;
   for (const name of ["chromium", "chromium-browser", "google-chrome", "chrome"]) {
@@ -31,13 +35,15 @@ function options() {
 export const openBrowser = () => chromium.launch(options());
 
 /** A browser with a profile on the disk, whose files outlive a page. */
-export function openProfile(folder, { language = "en-GB", width = 1280, height = 900 } = {}) {
-  return chromium.launchPersistentContext(folder, {
+export async function openProfile(folder, { language = "en-GB", width = 1280, height = 900 } = {}) {
+  const context = await chromium.launchPersistentContext(folder, {
     ...options(),
     locale: language,
     viewport: { width, height },
     reducedMotion: "reduce",
   });
+  context.setDefaultTimeout(patience);
+  return context;
 }
 
 /** A page in a context of its own, which fails the test when a script of the page does. */
@@ -52,7 +58,7 @@ export async function openPage(browser, url, { language = "en-GB", theme = "ligh
   const page = await context.newPage();
   const errors = [];
   page.on("pageerror", (error) => errors.push(error));
-  page.setDefaultTimeout(20000);
+  page.setDefaultTimeout(patience);
   await page.goto(url);
   return { page, context, errors };
 }

@@ -92,10 +92,15 @@ export class Harness {
   static async start() {
     const h = new Harness();
     h.temp = mkdtempSync(join(tmpdir(), "tezgah-engine-"));
-    h.server = await serve();
-    h.origin = `http://127.0.0.1:${h.server.address().port}`;
-    h.context = await openProfile(join(h.temp, "profile"));
-    h.page = await h.open();
+    try {
+      h.server = await serve();
+      h.origin = `http://127.0.0.1:${h.server.address().port}`;
+      h.context = await openProfile(join(h.temp, "profile"));
+      h.page = await h.open();
+    } catch (error) {
+      await h.close(); // or the browser keeps the tests from ending
+      throw error;
+    }
     return h;
   }
 
