@@ -274,3 +274,30 @@ func TestOperandsNeedTheirRounding(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDecoderWhileProductsRound: a decoder's tensors are float32 in any case, and its
+// logits are those of exact products but for what rounding does.
+func TestDecoderWhileProductsRound(t *testing.T) {
+	b := ref.New[float32]()
+	p := must[*Params](t)(NewParams(op.NewRunner(b), tinyTied, ParamOptions{LoRA: loraOf(2, "all")}))
+	fill(t, p)
+	fillAdapter(t, p)
+	d := must[*Decoder](t)(NewDecoder(p.r, p, 2, 0))
+	prompt := []int32{3, 1, 4, 1, 5, 9, 2, 6}
+	decode := func() (logits []float32) {
+		d.Reset()
+		for _, tokens := range [][]int32{prompt, {7, 0}} {
+			logits = append(logits, must[[]float32](t)(d.Prefill(tokens))...)
+		}
+		return logits
+	}
+	exact := decode()
+	for typ, unit := range map[tensor.DType]float64{tensor.BF16: 0x1p-9, tensor.F16: 0x1p-12} {
+		b.RoundProducts(typ)
+		// Every product rounds twice, and adapters as large as these add large numbers of
+		// either sign.
+		if x := noise(exact, decode()); !(x > 0 && x < 32*unit) {
+			t.Errorf("%v: logits are off by %.2g of their size, want some, but less than %.2g", typ, x, 32*unit)
+		}
+	}
+}
