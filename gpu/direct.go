@@ -96,9 +96,10 @@ func matrixShapes(list []vulkan.MatrixShape) (out []MatrixShape) {
 
 // directDriver puts WGSL and this package's errors on a vulkan.Device.
 type directDriver struct {
-	dev    *vulkan.Device
-	name   string // adapter, backend, driver: for shader errors
-	limits Limits
+	dev      *vulkan.Device
+	name     string // adapter, backend, driver: for shader errors
+	limits   Limits
+	compiler sync.Mutex // of WGSL
 }
 
 func openDirect(a adapter, l Limits) (driver, error) {
@@ -136,7 +137,9 @@ func (v *directDriver) newBuffer(_ string, size uint64, _ bool) (any, error) {
 func (v *directDriver) freeBuffer(b any) { v.dev.FreeBuffer(b.(*vulkan.Buffer)) }
 
 func (v *directDriver) newPipeline(label, source, entry string, slots []Slot) (any, error) {
+	v.compiler.Lock() // nobody says that naga may be used twice at once
 	spirv, err := compileSPIRV(v.limits, source, entry, slots)
+	v.compiler.Unlock()
 	var p *vulkan.Pipeline
 	if err == nil {
 		p, err = v.dev.NewPipeline(vulkan.Module{Code: spirv, Entry: entry, Slots: directSlots(slots)})

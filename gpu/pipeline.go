@@ -168,6 +168,17 @@ type Module struct {
 	Subgroup int
 }
 
+// moduleDriver is a driver that takes SPIR-V, and kernels from several goroutines at
+// once.
+type moduleDriver interface {
+	newModule(label string, m Module) (any, error)
+}
+
+// key tells modules apart.
+func (m Module) key() string {
+	return fmt.Sprintf("%s %d %v %v %x", m.Entry, m.Subgroup, m.Constants, m.Slots, sha256.Sum256(Bytes(m.Code)))
+}
+
 // NewModule makes a pipeline from SPIR-V. Equal modules give the same pipeline
 // again. Errors: ErrValidation where the device is not reached straight on
 // Vulkan, a *ShaderError when the driver refuses.
@@ -177,13 +188,11 @@ func (d *Device) NewModule(label string, m Module) (p *Pipeline, err error) {
 		return nil, err
 	}
 	defer rescue(what, &err)
-	maker, ok := d.drv.(interface {
-		newModule(label string, m Module) (any, error)
-	})
+	maker, ok := d.drv.(moduleDriver)
 	if !ok {
 		return nil, invalid("%s: SPIR-V is for devices that are reached straight on Vulkan, this is %s", what, d.info)
 	}
-	key := fmt.Sprintf("%s %d %v %v %x", m.Entry, m.Subgroup, m.Constants, m.Slots, sha256.Sum256(Bytes(m.Code)))
+	key := m.key()
 	if p, ok := d.pipelines[key]; ok {
 		return p, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/gogpu/wgpu/hal/vulkan/vk"
@@ -21,7 +22,7 @@ import (
 type pipelineCache struct {
 	handle vk.PipelineCache
 	file   string
-	made   int // pipelines since the file was read
+	made   atomic.Int32 // pipelines since the file was read
 }
 
 const cacheMagic = "tezgah pipelines 1\n"
@@ -85,7 +86,7 @@ func (c *pipelineCache) close(d *Device) {
 	if c.handle == 0 {
 		return
 	}
-	if c.file != "" && c.made > 0 {
+	if c.file != "" && c.made.Load() > 0 {
 		var size uintptr
 		if d.cmds.GetPipelineCacheData(d.handle, c.handle, &size, nil) == vk.Success && size > 0 {
 			data := make([]byte, size)

@@ -47,7 +47,7 @@ type Module struct {
 	Subgroup int
 }
 
-// NewPipeline compiles a kernel.
+// NewPipeline compiles a kernel. It may be called from several goroutines at once.
 func (d *Device) NewPipeline(m Module) (*Pipeline, error) {
 	if len(m.Code) < 5 {
 		return nil, fmt.Errorf("a SPIR-V module of %d words", len(m.Code))
@@ -103,7 +103,7 @@ func (d *Device) build(p *Pipeline, m Module) error {
 	if p.handle == 0 { // seen from drivers that report success
 		return fmt.Errorf("vkCreateComputePipelines: the driver made no pipeline")
 	}
-	d.cache.made++
+	d.cache.made.Add(1)
 	return nil
 }
 

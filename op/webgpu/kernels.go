@@ -85,6 +85,26 @@ func (b *Backend) pipeline(k *kernel, writable uint32) (*gpu.Pipeline, error) {
 	return p, nil
 }
 
+// prepare compiles kernels side by side where the device can. What fails is reported
+// when the kernel is used.
+func (b *Backend) prepare(kernels []*kernel) {
+	var list []gpu.Source
+	for _, k := range kernels {
+		if len(k.forms) > 0 {
+			continue
+		}
+		s := gpu.Source{Label: k.label, Module: k.module}
+		if k.module == nil {
+			var err error
+			if s.WGSL, err = assemble(k.name, b.features, k.defines, 0); err != nil {
+				continue
+			}
+		}
+		list = append(list, s)
+	}
+	b.dev.Prepare(list)
+}
+
 func (b *Backend) compile(k *kernel, writable uint32) (*gpu.Pipeline, error) {
 	if k.module != nil {
 		m := *k.module

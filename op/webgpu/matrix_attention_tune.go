@@ -143,6 +143,11 @@ func (b *Backend) measureAttentionTiles(a attentionCall, fit []matrix.AttentionT
 	run := func(t matrix.AttentionTile) (time.Duration, error) {
 		return b.timeKernels(func() error { return b.runAttention(a, t) })
 	}
+	var kernels []*kernel
+	for _, t := range fit {
+		kernels = append(kernels, b.matrixAttentionKernel(a.part, t, a.q.Dims[3], a.doc, a.half))
+	}
+	b.prepare(kernels)
 	return fastest(b, fit, run)
 }
 

@@ -98,6 +98,11 @@ func (b *Backend) measureMatrixTiles(fit []matrix.Tile, s matrixShape) (best mat
 	fit = slices.DeleteFunc(slices.Clone(fit), func(t matrix.Tile) bool {
 		return t.BM >= 2*roundUp(s.m, 32) || t.BN >= 2*roundUp(s.n, 32) // most of it would be padding
 	})
+	var kernels []*kernel
+	for _, t := range fit {
+		kernels = append(kernels, b.matrixKernel(t, s.input, s.turned, false))
+	}
+	b.prepare(kernels)
 	return fastest(b, fit, run)
 }
 

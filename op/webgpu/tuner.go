@@ -207,6 +207,7 @@ func (b *Backend) measureTiles(f matmulForm, m, n, k int) (best Tile, ok bool) {
 	if err != nil {
 		return best, false
 	}
+	b.prepare(b.tileKernels(f, m, n, k))
 	var tiles []Tile
 	for _, tile := range t.tiles {
 		if f.paired && tile.NQ%2 != 0 {
@@ -239,6 +240,20 @@ func (b *Backend) measureTiles(f matmulForm, m, n, k int) (best Tile, ok bool) {
 		}
 	}
 	return tiles[slices.Index(shortest, slices.Min(shortest))], true
+}
+
+// tileKernels are the kernels that measureTiles will run, but for those of products
+// whose parts along K have ragged ends.
+func (b *Backend) tileKernels(f matmulForm, m, n, k int) (kernels []*kernel) {
+	for _, t := range b.tuner.tiles {
+		if f.paired && t.NQ%2 != 0 {
+			continue
+		}
+		g := f
+		g.check = !f.vec || m%t.BM != 0 || n%t.BN != 0 || k%t.BK != 0
+		kernels = append(kernels, b.matmulKernel(g, t))
+	}
+	return kernels
 }
 
 // trial is a product on tensors of its own.
