@@ -58,19 +58,14 @@ func (w *widening) out(t op.Tensor) op.Tensor {
 	return s
 }
 
-// finish runs the call and rounds its results. What is too large must become infinite,
-// which a Cast to float16 does not do.
+// finish runs the call and rounds its results.
 func (w *widening) finish(run func() error) error {
 	if w.err == nil {
 		w.err = run()
 	}
 	for _, r := range w.back[:w.backs] {
 		if w.err == nil {
-			c := w.b.begin(w.b.pairs("cast_f32_to_pairs", r[0]))
-			c.in(r[1])
-			c.out(r[0])
-			c.words(uint32(r[0].Len()))
-			w.err = c.threads(ceil(r[0].Len(), 2))
+			w.err = w.b.narrow(r[0], func(c *call) { c.in(r[1]) })
 		}
 	}
 	return w.err

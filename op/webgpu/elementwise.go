@@ -55,6 +55,21 @@ func (b *Backend) pairs(name string, t op.Tensor, flags ...define) *kernel {
 	return b.kernel(v, func() []define { return append([]define{flag("BF16", isBrain(t))}, flags...) })
 }
 
+// narrow writes a tensor of 16 bits from the float32 that bind binds. What is too
+// large becomes infinite, which a Cast to float16 does not do.
+func (b *Backend) narrow(dst op.Tensor, bind func(c *call)) error {
+	c := b.begin(b.pairs("cast_f32_to_pairs", dst))
+	bind(c)
+	c.out(dst)
+	c.words(uint32(dst.Len()))
+	return c.threads(ceil(dst.Len(), 2))
+}
+
+// narrowWide is narrow from the scratch memory for results in float32.
+func (b *Backend) narrowWide(dst op.Tensor) error {
+	return b.narrow(dst, func(c *call) { c.scratch(scratchWide, uint64(4*dst.Len()), false) })
+}
+
 // sumChunk is how many elements one workgroup of a long sum takes.
 const sumChunk = 1 << 15
 

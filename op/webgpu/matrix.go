@@ -228,11 +228,7 @@ func (b *Backend) matrixFinish(a op.MatMul, splits int) error {
 	if err := c.threads(m * cols); err != nil || !is16(a.C) {
 		return err
 	}
-	c = b.begin(b.pairs("cast_f32_to_pairs", a.C))
-	c.scratch(scratchWide, uint64(4*m*n), false)
-	c.out(a.C)
-	c.words(uint32(m * n))
-	return c.threads(ceil(m*n, 2))
+	return b.narrowWide(a.C)
 }
 
 // matrixProductName begins the kernel's name in profiles; the tile follows.

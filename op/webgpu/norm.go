@@ -88,11 +88,7 @@ func (b *Backend) RMSNorm(a op.RMSNorm) error {
 	if err := c.groups(groups); err != nil || !out16 {
 		return err
 	}
-	c = b.begin(b.pairs("cast_f32_to_pairs", a.Y))
-	c.scratch(scratchWide, uint64(4*n*cols), false)
-	c.out(a.Y)
-	c.words(uint32(n * cols))
-	return c.threads(ceil(n*cols, 2))
+	return b.narrowWide(a.Y)
 }
 
 // RMSNormBackward gives DX (added to with AddDX) and, where it is present, adds
