@@ -210,7 +210,8 @@ func TestThreads(t *testing.T) {
 }
 
 // TestNoAllocation makes every call until scratch has grown and then wants no
-// allocation at all.
+// allocation at all. Each thread has scratch of its own, and on a busy machine one may
+// come late to its first piece of an operation.
 func TestNoAllocation(t *testing.T) {
 	x := newRig(t, cpu.Options{Threads: 3})
 	w := x.workload()
@@ -220,7 +221,11 @@ func TestNoAllocation(t *testing.T) {
 		}
 	}
 	for _, name := range order(w) {
-		if n := testing.AllocsPerRun(5, w[name]); n != 0 {
+		n := 1.0
+		for tries := 0; n != 0 && tries < 10; tries++ {
+			n = testing.AllocsPerRun(5, w[name])
+		}
+		if n != 0 {
 			t.Errorf("%s allocates %v times a call", name, n)
 		}
 	}
