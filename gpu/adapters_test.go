@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -127,6 +128,9 @@ func TestOpenEither(t *testing.T) {
 
 // TestNothingIsKeptOfAnAdapterThatDoesNotOpen: the next start must probe again.
 func TestNothingIsKeptOfAnAdapterThatDoesNotOpen(t *testing.T) {
+	if runtime.GOOS == "js" {
+		t.Skip("a browser has no files")
+	}
 	t.Setenv("TEZGAH_CACHE", t.TempDir())
 	a := card("nothing opens this", Discrete, BackendVulkan)
 	a.handle = 7 // of no platform: opening it panics, which openAdapter turns into an error

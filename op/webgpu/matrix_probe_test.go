@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,15 @@ func pretend(t *testing.T, kind gpu.Kind, o Options) *Backend {
 	return b
 }
 
+// ownCache lets a test keep files for itself; a browser has none.
+func ownCache(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS == "js" {
+		t.Skip("a browser has no files")
+	}
+	t.Setenv("TEZGAH_CACHE", t.TempDir())
+}
+
 // racing returns a race with a result and counts how often it is run.
 func racing(n *int, units, plain float64) func(tensor.DType) (unitsRace, error) {
 	return func(tensor.DType) (unitsRace, error) {
@@ -44,7 +54,7 @@ func racing(n *int, units, plain float64) func(tensor.DType) (unitsRace, error) 
 // TestSlowUnitsAreNotUsed: a type whose product is faster in float32 disappears,
 // with both figures, and at later starts at once. The other type stays.
 func TestSlowUnitsAreNotUsed(t *testing.T) {
-	t.Setenv("TEZGAH_CACHE", t.TempDir())
+	ownCache(t)
 	b, races := pretend(t, gpu.Discrete, Options{}), 0
 	err := b.checkSpeed(tensor.BF16, racing(&races, 0.0031, 0.0024))
 	for _, say := range []string{"BF16", "3.1 ms", "2.4 ms", "1024", "Pretender 9000"} {
@@ -73,7 +83,7 @@ func TestSlowUnitsAreNotUsed(t *testing.T) {
 
 // TestRaceAgain lists what makes units race again in spite of a result on disk.
 func TestRaceAgain(t *testing.T) {
-	t.Setenv("TEZGAH_CACHE", t.TempDir())
+	ownCache(t)
 	kernel := fingerprint(tensor.F16, "matmul")
 	for name, kept := range map[string]any{
 		"another kernel": map[string]unitsRace{tensor.F16.String(): {Kernel: "0123", Units: 2, Plain: 1}},
@@ -108,7 +118,7 @@ func TestRaceAgain(t *testing.T) {
 // TestUnmeasuredUnitsAreTaken: software adapters are there for tests, and TuneOff
 // measures nothing.
 func TestUnmeasuredUnitsAreTaken(t *testing.T) {
-	t.Setenv("TEZGAH_CACHE", t.TempDir())
+	ownCache(t)
 	for name, b := range map[string]*Backend{
 		"software": pretend(t, gpu.Software, Options{}),
 		"TuneOff":  pretend(t, gpu.Discrete, Options{Tune: TuneOff}),
@@ -152,7 +162,7 @@ func TestRaceUnits(t *testing.T) {
 // with a notice, also at the next start; what says nothing about the kernels is not
 // kept.
 func TestAttentionVerdict(t *testing.T) {
-	t.Setenv("TEZGAH_CACHE", t.TempDir())
+	ownCache(t)
 	p := attentionProbe{tensor.BF16, 64, true, true}
 	tries := 0
 	try := func(err error) func(attentionProbe) error {
