@@ -3,6 +3,7 @@ package webgpu
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -34,8 +35,12 @@ func (p *pretender) RoundProducts(t tensor.DType) error {
 }
 
 // operandSuite runs the cases with operand tensors but for products, and for attention
-// where fix fixes something: no kernel of attention is among it.
+// where fix fixes something: no kernel of attention is among it. A browser, where
+// products never round, runs them once, because its compiler of WGSL is the strictest.
 func operandSuite(t *testing.T, o gpu.Options, fix func(b *Backend)) {
+	if runtime.GOOS == "js" && (fix != nil || o != gpu.Options{}) {
+		t.Skip("products never round in a browser")
+	}
 	b := open(t, o, Options{})
 	if fix != nil {
 		fix(b)
