@@ -208,13 +208,40 @@ func lossOperandCase(e *env, rows, v int, alpha, beta float32) {
 			bounds[r] = lossBounds(logits.before()[r*v:(r+1)*v], int(ids[r]), float64(alpha), float64(beta))
 		}
 	}
-	e.compare(loss, func(r int) float64 { return bounds[r].loss })
+	hasNaN := func(r int) bool { return rows > 2 && r == rows-1 }
+	e.compare(loss, func(r int) float64 {
+		if hasNaN(r) {
+			return math.Inf(1)
+		}
+		return bounds[r].loss
+	})
 	e.nearRounded(dlogits, inPlace, func(i int) float64 {
-		if bounds[i/v].grad == nil {
+		switch {
+		case hasNaN(i / v):
+			return math.Inf(1)
+		case bounds[i/v].grad == nil:
 			return 0
 		}
 		return gradScale * bounds[i/v].grad[i%v]
 	})
+	if rows > 2 {
+		e.notFinite(loss, rows-1, rows)
+		e.notFinite(dlogits, (rows-1)*v, rows*v)
+	}
+}
+
+// notFinite says that one of some elements at least is NaN or infinite: WGSL lets a
+// device take NaN for any other number, but none may hide that there was one.
+func (e *env) notFinite(x *tens, from, to int) {
+	if e.res.Err != nil {
+		return
+	}
+	for _, v := range x.after()[from:to] {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return
+		}
+	}
+	e.fail(fmt.Errorf("%s: elements %d to %d are finite, though a NaN went in", x.label, from, to))
 }
 
 // castToBrain has the values of castToHalf, of which none is too large.
