@@ -4,6 +4,10 @@ package gpu
 
 import "syscall/js"
 
+// MaxTimed is the most dispatches that can be timed at once. Chromium's query sets
+// have at most 4,096 queries, two a dispatch.
+const MaxTimed = 2048
+
 // usageResolve is GPUBufferUsage.QUERY_RESOLVE.
 const usageResolve = 0x200
 

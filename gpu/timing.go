@@ -21,9 +21,6 @@ type timing struct {
 	most   int
 }
 
-// MaxTimed is the most dispatches that can be timed at once.
-const MaxTimed = 16384
-
 // StartTiming makes the GPU note the time before and after each of the next
 // dispatches, at most n (1 to MaxTimed). Every dispatch becomes a pass of its own
 // meanwhile, which costs the host time but not the kernels. Errors:
