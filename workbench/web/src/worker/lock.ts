@@ -12,10 +12,18 @@ const patience = 3000;
 export function takeTurn(busy: () => void): Promise<void> {
   if (!("locks" in navigator)) return Promise.resolve();
   return new Promise((resolve, reject) => {
-    const late = setTimeout(busy, patience);
+    let ours = false;
+    // A slow browser may need as long for a lock that nobody has.
+    const ask = async () => {
+      const { held } = await navigator.locks.query();
+      if (ours) return;
+      if (held?.some((lock) => lock.name === name)) busy();
+      else setTimeout(ask, patience);
+    };
+    setTimeout(ask, patience);
     navigator.locks
       .request(name, () => {
-        clearTimeout(late);
+        ours = true;
         resolve();
         return new Promise(() => {}); // held until the worker ends
       })
