@@ -139,7 +139,7 @@ func (d *Device) DownloadAll(reads ...Read) (err error) {
 		return nil
 	}
 	defer rescue(what, &err)
-	d.handOver(true)
+	d.handOver()
 	if err := d.drv.download(list); err != nil {
 		return d.failed(what+" of "+reads[0].Buffer.label, err)
 	}

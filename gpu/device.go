@@ -56,8 +56,6 @@ type Device struct {
 	garbage   []garbage
 
 	batchSize int
-	early     bool   // handing over is cheap
-	rested    bool   // and the GPU has had nothing to do since the last one
 	recorded  int    // dispatches since the last hand-over
 	handed    uint64 // hand-overs
 	entries   []driverRange
@@ -150,7 +148,6 @@ func newDevice(info AdapterInfo, limits Limits, drv driver) *Device {
 		batchSize: 64,
 		entries:   make([]driverRange, 0, maxSlots),
 	}
-	_, d.early = drv.(interface{ submitsCheaply() })
 	d.groups.init()
 	d.uniforms.init()
 	return d

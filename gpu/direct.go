@@ -216,9 +216,6 @@ func (v *directDriver) download(reads []driverRead) error {
 	return directError(v.dev.Download(list))
 }
 
-// submitsCheaply says that the first batch after a wait may be a small one.
-func (v *directDriver) submitsCheaply() {}
-
 func (v *directDriver) submit() error { return directError(v.dev.Submit()) }
 func (v *directDriver) wait() error   { return directError(v.dev.Wait()) }
 

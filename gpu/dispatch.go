@@ -79,22 +79,16 @@ func (d *Device) Dispatch(p *Pipeline, x, y, z uint32, args ...Binding) (err err
 		return d.failed(p.label, err)
 	}
 	d.timing.note(p.label)
-	if d.recorded++; d.recorded >= d.batchSize || d.rested && d.recorded >= d.batchSize/earlyPart {
+	if d.recorded++; d.recorded >= d.batchSize {
 		return d.Submit()
 	}
 	return nil
 }
 
-// earlyPart is what part of a batch the first one after a wait has, where handing
-// over is cheap: the GPU has nothing to do until then.
-const earlyPart = 8
-
-// handOver counts a hand-over of recorded work; wait says that the GPU rests after
-// it.
-func (d *Device) handOver(wait bool) {
+// handOver counts a hand-over of recorded work.
+func (d *Device) handOver() {
 	d.recorded = 0
 	d.handed++
-	d.rested = wait && d.early
 }
 
 // Submit hands all that is recorded to the GPU and does not wait.
@@ -103,7 +97,7 @@ func (d *Device) Submit() (err error) {
 		return err
 	}
 	defer rescue("submit", &err)
-	d.handOver(false)
+	d.handOver()
 	if err := d.drv.submit(); err != nil {
 		return d.failed("submit", err)
 	}
@@ -117,7 +111,7 @@ func (d *Device) Wait() (err error) {
 		return err
 	}
 	defer rescue("wait", &err)
-	d.handOver(true)
+	d.handOver()
 	if err := d.drv.wait(); err != nil {
 		return d.failed("wait", err)
 	}

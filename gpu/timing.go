@@ -61,7 +61,7 @@ func (d *Device) StopTiming() (times []KernelTime, err error) {
 		return nil, invalid("timing: StopTiming without StartTiming")
 	}
 	d.timing = nil
-	d.handOver(true)
+	d.handOver()
 	stamps, err := d.drv.stopTiming()
 	if err != nil {
 		return nil, d.failed("timing", err)
