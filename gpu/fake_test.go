@@ -3,8 +3,10 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -281,5 +283,54 @@ func TestLineInMessage(t *testing.T) {
 		if got := lineInMessage(message); got != want {
 			t.Errorf("%q: line %d, want %d", message, got, want)
 		}
+	}
+}
+
+// manyDriver takes kernels from several goroutines at once and counts them.
+type manyDriver struct {
+	*fakeDriver
+	sync.Mutex
+	compiled map[string]int // by label
+}
+
+func (m *manyDriver) compile(label string, broken bool) (any, error) {
+	m.Lock()
+	defer m.Unlock()
+	m.compiled[label]++
+	if broken {
+		return nil, errors.New("no")
+	}
+	return label, nil
+}
+func (m *manyDriver) newPipeline(label, _, _ string, _ []Slot) (any, error) {
+	return m.compile(label, false)
+}
+func (m *manyDriver) newModule(label string, o Module) (any, error) {
+	return m.compile(label, len(o.Code) == 0)
+}
+
+// TestPrepareCompilesOnce: what Prepare made is not compiled again, neither by a second
+// Prepare nor by NewPipeline and NewModule; what it could not make is.
+func TestPrepareCompilesOnce(t *testing.T) {
+	m := &manyDriver{fakeDriver: &fakeDriver{fail: map[string]error{}}, compiled: map[string]int{}}
+	d := newDevice(AdapterInfo{Name: "fake"}, DefaultLimits(), m)
+	good, bad := Module{Code: []uint32{1}, Entry: "main"}, Module{Entry: "main"}
+	list := []Source{{Label: "text", WGSL: fakeKernel}, {Label: "twice", WGSL: fakeKernel}, {Label: "good", Module: &good}, {Label: "bad", Module: &bad}}
+	d.Prepare(list)
+	if want := map[string]int{"text": 1, "good": 1, "bad": 1}; !maps.Equal(m.compiled, want) {
+		t.Errorf("Prepare compiled %v, want %v", m.compiled, want)
+	}
+	d.Prepare(list)
+	if _, err := d.NewPipeline("text", fakeKernel); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.NewModule("good", good); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.NewModule("bad", bad); err == nil {
+		t.Error("the bad module was made")
+	}
+	if want := map[string]int{"text": 1, "good": 1, "bad": 3}; !maps.Equal(m.compiled, want) {
+		t.Errorf("in the end %v were compiled, want %v", m.compiled, want)
 	}
 }
