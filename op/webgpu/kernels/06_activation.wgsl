@@ -16,6 +16,15 @@ fn gelu_tanh(x: f32) -> f32 {
   return x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x));
 }
 
+// activated is what glu_mixed takes.
+const GELU: bool = false;
+fn activated(x: f32) -> f32 {
+  if (GELU) {
+    return gelu_tanh(x);
+  }
+  return silu(x);
+}
+
 // first_of_four is the first of a thread's four elements.
 fn first_of_four(wid: vec3<u32>, nwg: vec3<u32>, lid: u32) -> u32 {
   return flat_wg(wid, nwg) * 4u * WG + lid;
@@ -129,7 +138,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
 // As swiglu_forward, or with GELU as geglu_forward, for n a multiple of 4, where gate
 // and up (IN16), or out (OUT16), or all, are pairs of 16-bit floats. STEPS vec4s per
 // thread, WG apart, 1-D dispatch over ceil(n/(4·STEPS)); n in vec4s.
-const GELU: bool = false;
 const IN16: bool = false;
 const OUT16: bool = false;
 const STEPS: u32 = 2u;
@@ -185,17 +193,9 @@ fn narrow(v: vec4<f32>) -> Out {
   // #endif
 }
 
-fn activated(x: f32) -> f32 {
-  if (GELU) {
-    return gelu_tanh(x);
-  }
-  return silu(x);
-}
-
 // --- KERNEL: glu_mixed ---
 // As glu_mixed_vec for any n, in elements: two per thread, 1-D dispatch over
 // ceil(n/2); with an odd n the other half of out's last word stays as it is.
-const GELU: bool = false;
 const IN16: bool = false;
 const OUT16: bool = false;
 // #if IN16
@@ -212,13 +212,6 @@ alias Out = f32;
 @group(0) @binding(1) var<storage, read> up: array<In>;
 @group(0) @binding(2) var<storage, read_write> out: array<Out>;
 @group(0) @binding(3) var<uniform> n: u32;
-
-fn activated(x: f32) -> f32 {
-  if (GELU) {
-    return gelu_tanh(x);
-  }
-  return silu(x);
-}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {

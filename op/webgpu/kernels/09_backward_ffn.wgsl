@@ -27,6 +27,15 @@ fn gelu_pair(x: f32) -> vec2<f32> {
   return vec2<f32>(x * s, s + x * big * small * slope);
 }
 
+// both is the activation of x and its slope, as glu_backward_mixed takes them.
+const GELU: bool = false;
+fn both(x: f32) -> vec2<f32> {
+  if (GELU) {
+    return gelu_pair(x);
+  }
+  return silu_pair(x);
+}
+
 // --- KERNEL: swiglu_backward ---
 // gate, up, dout, dgate, dup (n), four elements per thread, WG apart, so
 // that several loads are on their way. 1-D dispatch over ceil(n/4).
@@ -148,7 +157,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
 // gate and up (IN16), dout (DOUT16), dgate and dup (OUT16), or all, are pairs of
 // 16-bit floats. STEPS vec4s per thread, WG apart, 1-D dispatch over
 // ceil(n/(4·STEPS)); n in vec4s.
-const GELU: bool = false;
 const IN16: bool = false;
 const DOUT16: bool = false;
 const OUT16: bool = false;
@@ -223,18 +231,9 @@ fn narrow(v: vec4<f32>) -> Out {
   // #endif
 }
 
-// both is the activation of x and its slope.
-fn both(x: f32) -> vec2<f32> {
-  if (GELU) {
-    return gelu_pair(x);
-  }
-  return silu_pair(x);
-}
-
 // --- KERNEL: glu_backward_mixed ---
 // As glu_backward_mixed_vec for any n, in elements: two per thread, 1-D dispatch over
 // ceil(n/2); with an odd n the other half of a result's last word stays as it is.
-const GELU: bool = false;
 const IN16: bool = false;
 const DOUT16: bool = false;
 const OUT16: bool = false;
@@ -259,14 +258,6 @@ alias Out = f32;
 @group(0) @binding(3) var<storage, read_write> dgate: array<Out>;
 @group(0) @binding(4) var<storage, read_write> dup: array<Out>;
 @group(0) @binding(5) var<uniform> n: u32;
-
-// both is the activation of x and its slope.
-fn both(x: f32) -> vec2<f32> {
-  if (GELU) {
-    return gelu_pair(x);
-  }
-  return silu_pair(x);
-}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
