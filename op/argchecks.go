@@ -265,8 +265,8 @@ func (a GateUp) check() error {
 	if c.rank("x", a.X, 2) && c.rank("w_gate", a.WGate, 2) {
 		n, d, f := a.X.Dims[0], a.X.Dims[1], a.WGate.Dims[1]
 		c.wantOperand("x", a.X, "N,C", n, d)
-		c.wantWeight("w_gate", a.WGate, "C,F", d, f)
-		c.wantWeight("w_up", a.WUp, "C,F", d, f)
+		c.wantOperand("w_gate", a.WGate, "C,F", d, f)
+		c.wantOperand("w_up", a.WUp, "C,F", d, f)
 		c.gateAndUp(a.Gate, a.Up, n, f)
 		c.wantOperand("out", a.Out, "N,F", n, f)
 	}
@@ -311,6 +311,17 @@ func (a FinalizeGradStats) check() error {
 	return c.err
 }
 
+// mirror checks the 16-bit copy of n weights, where there is one.
+func (c *checker) mirror(t Tensor, n int) {
+	if !t.Ok() {
+		return
+	}
+	if typ := t.Type(); typ != f16 && typ != bf16 {
+		c.fail("w16 %v is %v, want F16 or BF16", t, typ)
+	}
+	c.want("w16", t, t.Type(), "n", n)
+}
+
 func (a AdamW) check() error {
 	c := checker{op: a.Label()}
 	if c.rank("w", a.W, 1) {
@@ -319,7 +330,7 @@ func (a AdamW) check() error {
 		c.want("g", a.G, f32, "n", n)
 		c.want("m", a.M, f32, "n", n)
 		c.want("v", a.V, f32, "n", n)
-		c.optional("w16", a.W16, f16, "n", n)
+		c.mirror(a.W16, n)
 		c.want("stats", a.Stats, f32, "four", 4)
 	}
 	return c.err
@@ -336,7 +347,7 @@ func (a AdamW8) check() error {
 		c.want("v", a.V, i8, "n", n)
 		c.want("m_scale", a.MScale, f32, "blocks", blocks)
 		c.want("v_scale", a.VScale, f32, "blocks", blocks)
-		c.optional("w16", a.W16, f16, "n", n)
+		c.mirror(a.W16, n)
 		c.want("stats", a.Stats, f32, "four", 4)
 	}
 	return c.err

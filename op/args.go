@@ -195,7 +195,7 @@ type GLUBackward struct {
 // from Gate and Up as they are stored.
 type GateUp struct {
 	X          Tensor // (N, C), operand
-	WGate, WUp Tensor // (C, F), F32 or F16
+	WGate, WUp Tensor // (C, F), operands, or weights in F16
 	Gate, Up   Tensor // (N, F), operands of one type
 	Out        Tensor // (N, F), operand
 	Act        Activation
@@ -271,10 +271,10 @@ type AdamHyper struct {
 //	w ← w − LR·( m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + Eps) + WeightDecay·w )
 //
 // and g ← 0. Stats[2] > 0 under NonFiniteSkip leaves everything as it is.
-// In kernels: adamw_update, adamw_update_f16.
+// The mirror becomes W as Cast converts it. In kernels: adamw_update.
 type AdamW struct {
 	W, G, M, V Tensor // (n)
-	W16        Tensor // optional (n) F16: the mirror, written with saturation
+	W16        Tensor // optional (n) F16 or BF16: the mirror, written; a skipped step leaves it
 	Stats      Tensor // (4), from FinalizeGradStats
 	AdamHyper
 }
@@ -299,7 +299,7 @@ type AdamW8 struct {
 	W, G           Tensor // (n)
 	M, V           Tensor // (n) I8; V's bytes are read as unsigned
 	MScale, VScale Tensor // (ceil(n/MomentBlock))
-	W16            Tensor // optional (n) F16
+	W16            Tensor // optional (n) F16 or BF16, as in AdamW
 	Stats          Tensor // (4)
 	AdamHyper
 }

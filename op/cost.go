@@ -83,12 +83,15 @@ func (a GLUBackward) Label() string {
 	return "swiglu_backward"
 }
 
-// Label names the mirror's presence.
+// Label names the mirror's type, where there is one.
 func (a AdamW) Label() string {
-	if a.W16.Ok() {
-		return "adamw_update_f16"
+	switch {
+	case !a.W16.Ok():
+		return "adamw_update"
+	case a.W16.Type() == bf16:
+		return "adamw_update_bf16"
 	}
-	return "adamw_update"
+	return "adamw_update_f16"
 }
 
 func (a Add) cost() Cost { return Cost{int64(a.Dst.Len()), 3 * bytesOf(a.Src)} }

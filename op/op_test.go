@@ -63,8 +63,9 @@ func (x *bench) calls() []any {
 		op.GradNormSq{G: flat("g"), Partials: x.f("partials", 1, 2)},
 		op.FinalizeGradStats{Partials: x.f("partials", 3, 2), Stats: x.f("stats", 4)},
 		op.AdamW{W: flat("w"), G: flat("g"), M: flat("m"), V: flat("v"), W16: x.tensor("w16", tensor.F16, n), Stats: x.f("stats", 4)},
+		op.AdamW{W: flat("w"), G: flat("g"), M: flat("m"), V: flat("v"), W16: x.tensor("w16", tensor.BF16, n), Stats: x.f("stats", 4)},
 		op.AdamW8{W: flat("w"), G: flat("g"), M: x.tensor("m", tensor.I8, n), V: x.tensor("v", tensor.I8, n),
-			MScale: x.f("m_scale", 2), VScale: x.f("v_scale", 2), Stats: x.f("stats", 4)},
+			MScale: x.f("m_scale", 2), VScale: x.f("v_scale", 2), W16: x.tensor("w16", tensor.BF16, n), Stats: x.f("stats", 4)},
 		op.GateUp{X: x.f("x", 5, 6), WGate: x.f("w_gate", 6, 9), WUp: x.f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
 	}
 }
@@ -92,7 +93,6 @@ func TestWrongShapes(t *testing.T) {
 	x := newBench()
 	for _, call := range x.calls() {
 		v := reflect.ValueOf(call)
-		label := call.(interface{ Label() string }).Label()
 		for f := range v.NumField() {
 			good, ok := v.Field(f).Interface().(op.Tensor)
 			if !ok || !good.Ok() {
@@ -109,6 +109,7 @@ func TestWrongShapes(t *testing.T) {
 				c := reflect.New(v.Type()).Elem()
 				c.Set(v)
 				c.Field(f).Set(reflect.ValueOf(bad))
+				label := c.Interface().(interface{ Label() string }).Label() // which may tell a type
 				err := run(x.r, c.Interface())
 				if err == nil {
 					t.Errorf("%T with %s of %s: no error", call, what, arg)
@@ -222,6 +223,7 @@ func (x *bench) operandCalls(typ tensor.DType) map[string]any {
 		"rope out":                         op.RoPE{X: f("x", 2, 3, 4, 8), Out: o("out", 2, 3, 4, 8), Table: f("table", 20, 8)},
 		"glu out":                          op.GLU{Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
 		"glu dgate and dup":                op.GLUBackward{Gate: nf("gate"), Up: nf("up"), DOut: nf("dout"), DGate: o("dgate", 5, 9), DUp: o("dup", 5, 9)},
+		"gate up weights":                  op.GateUp{X: f("x", 5, 6), WGate: o("w_gate", 6, 9), WUp: o("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
 		"gate up x":                        op.GateUp{X: o("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
 		"gate up out":                      op.GateUp{X: f("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
 		"dlogits":                          op.CrossEntropy{Logits: f("logits", 5, 7), DLogits: o("dlogits", 5, 7), Targets: x.i("targets", 5), Loss: f("loss", 5), Grad: true},
@@ -240,7 +242,7 @@ func TestOperandTypes(t *testing.T) {
 		for _, typ := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.I8} {
 			for name, call := range x.operandCalls(typ) {
 				err := run(x.r, call)
-				weights := name == "matmul b" && typ == tensor.F16 // which need no rounding
+				weights := (name == "matmul b" || name == "gate up weights") && typ == tensor.F16 // which need no rounding
 				switch {
 				case typ == tensor.I8:
 					if err == nil || !strings.Contains(err.Error(), "is I8, want F32, or") {
@@ -300,7 +302,7 @@ func TestOperandCost(t *testing.T) {
 		"attention backward of q, k and v": 2*(192+2*96) + 4*(192+24+192+192+2*96), "attention backward of out": 4*(192+2*96+24+192+192+2*96) + 2*192,
 		"attention backward of dout": 4*(192+2*96+192+24+192+2*96) + 2*192, "attention backward dv": 4*(192+2*96+192+24+192+192+96) + 2*96,
 		"glu of gate and up": (2 + 2 + 4) * 45, "glu backward of gate and up": (2 + 2 + 3*4) * 45, "glu backward of dout": (2 + 4*4) * 45,
-		"gate up gate and up": 4*(30+54+54+45) + 2*2*45,
+		"gate up gate and up": 4*(30+54+54+45) + 2*2*45, "gate up weights": 4*(30+3*45) + 2*(54+54),
 	}
 	for name, call := range x.operandCalls(tensor.BF16) {
 		r := op.NewRunner(fused{x.b})

@@ -412,16 +412,17 @@ func (r *Runner) MatMulGroup(items []MatMul) {
 
 // GateUp runs the first half of the feed-forward block.
 func (r *Runner) GateUp(a GateUp) {
+	check := r.operands(a.check(), a.Label(), a.X, activation(a.WGate), activation(a.WUp), a.Gate, a.Up, a.Out)
 	if r.fuser == nil {
 		if r.err == nil {
-			r.err = r.operands(a.check(), a.Label(), a.X, a.Gate, a.Up, a.Out)
+			r.err = check
 		}
 		r.MatMul(MatMul{A: a.X, B: a.WGate, C: a.Gate})
 		r.MatMul(MatMul{A: a.X, B: a.WUp, C: a.Up})
 		r.GLU(GLU{Gate: a.Gate, Up: a.Up, Out: a.Out, Act: a.Act})
 		return
 	}
-	if r.begin(r.operands(a.check(), a.Label(), a.X, a.Gate, a.Up, a.Out)) {
+	if r.begin(check) {
 		end(r, a, r.fuser.GateUp(a))
 	}
 }

@@ -55,15 +55,13 @@ func hyper(h *op.AdamHyper, clip float32) kern.AdamW {
 
 type adamwTask struct {
 	w, g, m, v []float32
-	w16        []uint16 // or nil
+	w16        memory16
 	h          kern.AdamW
 }
 
 func (t *adamwTask) do(b *Backend, _, lo, hi int) {
 	b.k.AdamW(t.w[lo:hi], t.g[lo:hi], t.m[lo:hi], t.v[lo:hi], t.h)
-	if t.w16 != nil {
-		b.k.F32ToF16(t.w16[lo:hi], t.w[lo:hi])
-	}
+	t.w16.write(b, lo, t.w[lo:hi])
 }
 
 // AdamW updates weights and moments, writes the mirror and clears the gradient
@@ -74,7 +72,7 @@ func (b *Backend) AdamW(a op.AdamW) error {
 		return nil
 	}
 	t := &b.tasks.adamw
-	*t = adamwTask{floats(a.W), floats(a.G), floats(a.M), floats(a.V), optionalHalves(a.W16), hyper(&a.AdamHyper, stats[1])}
+	*t = adamwTask{floats(a.W), floats(a.G), floats(a.M), floats(a.V), as16(a.W16), hyper(&a.AdamHyper, stats[1])}
 	b.each(len(t.w), elementBlock, t)
 	*t = adamwTask{}
 	return nil
@@ -85,16 +83,14 @@ type adamw8Task struct {
 	m              []int8
 	v              []uint8
 	mScale, vScale []float32
-	w16            []uint16
+	w16            memory16
 	h              kern.AdamW
 }
 
 func (t *adamw8Task) do(b *Backend, _, lo, hi int) {
 	s := lo / op.MomentBlock
 	b.k.AdamW8(t.w[lo:hi], t.g[lo:hi], t.m[lo:hi], t.v[lo:hi], t.mScale[s:], t.vScale[s:], t.h)
-	if t.w16 != nil {
-		b.k.F32ToF16(t.w16[lo:hi], t.w[lo:hi])
-	}
+	t.w16.write(b, lo, t.w[lo:hi])
 }
 
 // AdamW8 is AdamW with 8-bit moments.
@@ -105,15 +101,8 @@ func (b *Backend) AdamW8(a op.AdamW8) error {
 	}
 	t := &b.tasks.adamw8
 	*t = adamw8Task{floats(a.W), floats(a.G), codes(a.M), tensor.Bytes(codes(a.V)), floats(a.MScale), floats(a.VScale),
-		optionalHalves(a.W16), hyper(&a.AdamHyper, stats[1])}
+		as16(a.W16), hyper(&a.AdamHyper, stats[1])}
 	b.each(len(t.w), elementBlock, t)
 	*t = adamw8Task{}
 	return nil
-}
-
-func optionalHalves(t op.Tensor) []uint16 {
-	if !t.Ok() {
-		return nil
-	}
-	return halves(t)
 }

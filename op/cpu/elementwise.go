@@ -73,35 +73,77 @@ func (b *Backend) Scale(a op.Scale) error {
 	return nil
 }
 
+// memory16 is memory for numbers in 16 bits, a copy of weights for one; the zero value is
+// none.
+type memory16 struct {
+	bits  []uint16
+	brain bool // bfloat16, else float16
+}
+
+// as16 is the memory of a 16-bit tensor, which may be absent.
+func as16(t op.Tensor) memory16 {
+	if !t.Ok() {
+		return memory16{}
+	}
+	return memory16{halves(t), t.Type() == tensor.BF16}
+}
+
+// write converts src, which are the numbers from lo on. bfloat16 is what matrix units
+// of GPUs read, and no kernel of a processor: plain Go does for it.
+func (m memory16) write(b *Backend, lo int, src []float32) {
+	switch dst := m.bits; {
+	case dst == nil:
+	case m.brain:
+		dst = dst[lo : lo+len(src)]
+		for i, x := range src {
+			dst[i] = tensor.ToBF16(x)
+		}
+	default:
+		b.k.F32ToF16(dst[lo:lo+len(src)], src)
+	}
+}
+
+// read is the way back, lossless: it fills dst with the numbers from lo on.
+func (m memory16) read(b *Backend, lo int, dst []float32) {
+	src := m.bits[lo : lo+len(dst)]
+	if !m.brain {
+		b.k.F16ToF32(dst, src)
+		return
+	}
+	for i, h := range src {
+		dst[i] = tensor.FromBF16(h)
+	}
+}
+
 type toHalfTask struct {
-	dst []uint16
+	dst memory16
 	src []float32
 }
 
-func (t *toHalfTask) do(b *Backend, _, lo, hi int) { b.k.F32ToF16(t.dst[lo:hi], t.src[lo:hi]) }
+func (t *toHalfTask) do(b *Backend, _, lo, hi int) { t.dst.write(b, lo, t.src[lo:hi]) }
 
 type fromHalfTask struct {
 	dst []float32
-	src []uint16
+	src memory16
 }
 
-func (t *fromHalfTask) do(b *Backend, _, lo, hi int) { b.k.F16ToF32(t.dst[lo:hi], t.src[lo:hi]) }
+func (t *fromHalfTask) do(b *Backend, _, lo, hi int) { t.src.read(b, lo, t.dst[lo:hi]) }
 
-// Cast converts between F32 and F16.
+// Cast converts between F32 and F16 or BF16.
 func (b *Backend) Cast(a op.Cast) error {
-	if a.Dst.Type() == tensor.F16 {
+	if a.Dst.Type() != tensor.F32 {
 		t := &b.tasks.toHalf
-		t.dst, t.src = halves(a.Dst), floats(a.Src)
-		b.each(len(t.dst), elementBlock, t)
+		t.dst, t.src = as16(a.Dst), floats(a.Src)
+		b.each(len(t.src), elementBlock, t)
 		*t = toHalfTask{}
 		return nil
 	}
-	b.widen(floats(a.Dst), halves(a.Src))
+	b.widen(floats(a.Dst), as16(a.Src))
 	return nil
 }
 
-// widen converts float16 elements to float32.
-func (b *Backend) widen(dst []float32, src []uint16) {
+// widen converts 16-bit elements to float32.
+func (b *Backend) widen(dst []float32, src memory16) {
 	t := &b.tasks.fromHalf
 	t.dst, t.src = dst, src
 	b.each(len(dst), elementBlock, t)
@@ -115,7 +157,7 @@ func (b *Backend) weights(t op.Tensor) []float32 {
 		return floats(t)
 	}
 	b.shared.weights = grow(b.shared.weights, t.Len())
-	b.widen(b.shared.weights, halves(t))
+	b.widen(b.shared.weights, as16(t))
 	return b.shared.weights
 }
 

@@ -60,7 +60,7 @@ func (b *Backend) matMulHalf(a op.MatMul, add bool) {
 	for lo := 0; lo < rows; lo += step {
 		part := min(step, rows-lo)
 		wide := b.shared.weights[:part*cols]
-		b.widen(wide, w[lo*cols:(lo+part)*cols])
+		b.widen(wide, memory16{bits: w[lo*cols : (lo+part)*cols]})
 		switch {
 		case a.TransB:
 			b.engine.Gemm(kern.NT, m, part, k, x, k, wide, cols, c[lo:], n, add)

@@ -23,7 +23,7 @@ type buffer struct {
 	n     int
 	pages []byte // to give back, when the memory is not the Go heap's
 	f32   []float32
-	f16   []uint16
+	f16   []uint16 // F16, BF16
 	i32   []int32
 	i8    []int8
 }
@@ -43,14 +43,14 @@ const (
 	largeBytes   = 1 << 21 // smaller buffers come from the Go heap, only aligned to a line
 )
 
-// Alloc makes a buffer of n zeroed elements of type F32, F16, I32 or I8. A
+// Alloc makes a buffer of n zeroed elements of type F32, F16, BF16, I32 or I8. A
 // buffer that does not fit the machine's available memory is refused.
 func (b *Backend) Alloc(label string, t tensor.DType, n int) (op.Buffer, error) {
 	size := t.Size()
 	switch t {
-	case tensor.F32, tensor.F16, tensor.I32, tensor.I8:
+	case tensor.F32, tensor.F16, tensor.BF16, tensor.I32, tensor.I8:
 	default:
-		return nil, fmt.Errorf("cpu: cannot allocate %s of type %v, want F32, F16, I32 or I8", label, t)
+		return nil, fmt.Errorf("cpu: cannot allocate %s of type %v, want F32, F16, BF16, I32 or I8", label, t)
 	}
 	const most = int(^uint(0)>>1) / 8
 	if n < 0 || n > most {
@@ -68,7 +68,7 @@ func (b *Backend) Alloc(label string, t tensor.DType, n int) (op.Buffer, error) 
 	switch t {
 	case tensor.F32:
 		buf.f32 = tensor.View[float32](raw)
-	case tensor.F16:
+	case tensor.F16, tensor.BF16:
 		buf.f16 = tensor.View[uint16](raw)
 	case tensor.I32:
 		buf.i32 = tensor.View[int32](raw)
@@ -150,7 +150,7 @@ func gib(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// floats, halves, ints and codes return the elements that a tensor views.
+// floats, halves (of either 16-bit type), ints and codes return the elements that a tensor views.
 func floats(t op.Tensor) []float32 { return t.Buf.(*buffer).f32[t.Off : t.Off+t.Len()] }
 func halves(t op.Tensor) []uint16  { return t.Buf.(*buffer).f16[t.Off : t.Off+t.Len()] }
 func ints(t op.Tensor) []int32     { return t.Buf.(*buffer).i32[t.Off : t.Off+t.Len()] }
@@ -161,7 +161,7 @@ func bytesOf(t op.Tensor) []byte {
 	switch t.Type() {
 	case tensor.F32:
 		return tensor.Bytes(floats(t))
-	case tensor.F16:
+	case tensor.F16, tensor.BF16:
 		return tensor.Bytes(halves(t))
 	case tensor.I32:
 		return tensor.Bytes(ints(t))

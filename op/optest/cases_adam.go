@@ -89,19 +89,42 @@ func hyperAt(step int, nonFinite op.NonFinite) op.AdamHyper {
 func adamCases() []Case {
 	var cs []Case
 	for _, n := range []int{1, 7, 255, 256, 257, 3001} {
-		for _, mirror := range []bool{false, true} {
-			cs = append(cs, Case{Name: fmt.Sprintf("adamw/n%d 3 steps f16=%t", n, mirror), Op: op.AdamW{}.Label(), F16: mirror,
-				body: func(e *env) { adamCase(e, n, 3, 1, mirror) }})
+		for _, mirror := range mirrors {
+			cs = append(cs, Case{Name: fmt.Sprintf("adamw/n%d 3 steps%s", n, mirror.name), Op: "adamw_update" + mirror.label, F16: mirror.typ == tensor.F16,
+				body: func(e *env) { adamCase(e, n, 3, 1, mirror.typ) }})
 		}
 	}
+	for _, mirror := range mirrors[1:] {
+		cs = append(cs,
+			Case{Name: "adamw/large weights" + mirror.name, Op: "adamw_update" + mirror.label, F16: mirror.typ == tensor.F16,
+				body: func(e *env) { adamLargeCase(e, mirror.typ) }},
+			Case{Name: "adamw/odd weights" + mirror.name, Op: "adamw_update" + mirror.label, F16: mirror.typ == tensor.F16,
+				body: func(e *env) { adamOddCase(e, mirror.typ) }},
+			Case{Name: "adamw/nonfinite skip" + mirror.name, Op: "adamw_update" + mirror.label, F16: mirror.typ == tensor.F16,
+				body: func(e *env) { adamSkipCase(e, mirror.typ) }})
+	}
 	return append(cs,
-		Case{Name: "adamw/50 steps", Op: "adamw_update", body: func(e *env) { adamCase(e, 300, 50, 1, false) }},
-		Case{Name: "adamw/large gradients", Op: "adamw_update", body: func(e *env) { adamCase(e, 100, 3, 1e12, false) }},
-		Case{Name: "adamw/tiny gradients", Op: "adamw_update", body: func(e *env) { adamCase(e, 100, 3, 1e-21, false) }},
-		Case{Name: "adamw/n300000", Op: "adamw_update", Large: true, body: func(e *env) { adamCase(e, 300000, 2, 1, false) }},
-		Case{Name: "adamw/nonfinite skip", Op: "adamw_update", body: adamSkipCase},
-		Case{Name: "adamw/nonfinite zero", Op: "adamw_update", body: adamZeroCase},
-		Case{Name: "adamw/mirror saturates", Op: "adamw_update_f16", F16: true, body: adamSaturateCase})
+		Case{Name: "adamw/50 steps", Op: "adamw_update", body: func(e *env) { adamCase(e, 300, 50, 1, tensor.F32) }},
+		Case{Name: "adamw/large gradients", Op: "adamw_update", body: func(e *env) { adamCase(e, 100, 3, 1e12, tensor.F32) }},
+		Case{Name: "adamw/tiny gradients", Op: "adamw_update", body: func(e *env) { adamCase(e, 100, 3, 1e-21, tensor.F32) }},
+		Case{Name: "adamw/n300000", Op: "adamw_update", Large: true, body: func(e *env) { adamCase(e, 300000, 2, 1, tensor.F32) }},
+		Case{Name: "adamw/nonfinite skip", Op: "adamw_update", body: func(e *env) { adamSkipCase(e, tensor.F32) }},
+		Case{Name: "adamw/nonfinite zero", Op: "adamw_update", body: adamZeroCase})
+}
+
+// mirrors are the forms of AdamW: without a mirror of the weights, and with one of each
+// type. label ends the operation's own.
+var mirrors = []struct {
+	typ         tensor.DType
+	name, label string
+}{{tensor.F32, "", ""}, {tensor.F16, " mirror F16", "_f16"}, {tensor.BF16, " mirror BF16", "_bf16"}}
+
+// outMirror is where the optimizer writes a mirror; nil for none, F32.
+func (e *env) outMirror(typ tensor.DType, n int) *tens {
+	if typ == tensor.F32 {
+		return nil
+	}
+	return e.add("w16", typ, output, nil, []int{n})
 }
 
 // adamState is the four tensors of an optimizer with full moments.
@@ -126,13 +149,11 @@ func (a adamState) call(s side, h op.AdamHyper) {
 
 // adamCase takes several steps with new gradients and a clip computed from them,
 // and follows the error that each step may add.
-func adamCase(e *env, n, steps int, std float64, mirror bool) {
+func adamCase(e *env, n, steps int, std float64, mirror tensor.DType) {
 	a := e.adamState(n, make([]float32, n), nil)
 	a.stats = e.out("stats", 4)
 	partials := e.out("partials", op.NormPartials(n), 2)
-	if mirror {
-		a.w16 = e.out16("w16", n)
-	}
+	a.w16 = e.outMirror(mirror, n)
 	grads := make([][]float32, steps)
 	for i := range grads {
 		grads[i] = e.normal(std, n)
@@ -177,9 +198,17 @@ func (a adamState) compareMirror(e *env) {
 	}
 	rounded := a.w.after()
 	for i, w := range rounded {
-		rounded[i] = float64(tensor.FromF16(tensor.ToF16(float32(w))))
+		rounded[i] = float64(castTo(a.w16.typ, float32(w)))
 	}
 	e.compareTo("w16", a.w16, a.w16.after(), rounded, func(int) float64 { return 0 })
+}
+
+// castTo rounds x to a type of 16 bits as op.Cast does.
+func castTo(typ tensor.DType, x float32) float32 {
+	if typ == tensor.BF16 {
+		return tensor.FromBF16(tensor.ToBF16(x))
+	}
+	return tensor.FromF16(tensor.ToF16(x))
 }
 
 // adamErr follows w, m and v of op.AdamW in float64 and, for each, the error
@@ -213,15 +242,18 @@ func (a *adamErr) step(g []float64, clip, clipErr float64, h op.AdamHyper) {
 }
 
 // adamSkipCase has non-finite gradients and stats that count them: nothing may
-// move, the gradient included.
-func adamSkipCase(e *env) {
+// move, the gradient and the mirror included.
+func adamSkipCase(e *env, mirror tensor.DType) {
 	const n = 700
 	g := e.normal(1, n)
 	bad := spoil(g)
 	a := e.adamState(n, g, []float32{5, 0.2, float32(bad), 0})
+	a.w16 = e.outMirror(mirror, n)
 	e.run(func(s side) { a.call(s, hyperAt(3, op.NonFiniteSkip)) })
-	for _, x := range []*tens{a.w, a.g, a.m, a.v} {
-		e.unchanged(x)
+	for _, x := range []*tens{a.w, a.g, a.m, a.v, a.w16} {
+		if x != nil {
+			e.unchanged(x)
+		}
 	}
 	if e.res.Err == nil {
 		e.res.Where = "skipped step"
@@ -249,12 +281,12 @@ func adamZeroCase(e *env) {
 	a.compare(e, sim)
 }
 
-// adamSaturateCase has weights beyond the range of float16.
-func adamSaturateCase(e *env) {
+// adamLargeCase has weights beyond the range of float16.
+func adamLargeCase(e *env, mirror tensor.DType) {
 	const n = 300
 	a := e.adamState(n, e.normal(1, n), []float32{1, 1, 0, 0})
 	copy(a.w.init[a.w.off*4:], tensor.Bytes(e.normal(1e5, n)))
-	a.w16 = e.out16("w16", n)
+	a.w16 = e.outMirror(mirror, n)
 	e.run(func(s side) { a.call(s, hyperAt(1, op.NonFiniteSkip)) })
 	if e.res.Err != nil {
 		return
@@ -262,4 +294,24 @@ func adamSaturateCase(e *env) {
 	sim := newAdamErr(a.w.before(), a.m.before(), a.v.before())
 	sim.step(a.g.before(), 1, 0, hyperAt(1, op.NonFiniteSkip))
 	a.compare(e, sim)
+}
+
+// adamOddCase has weights that are hard to round, and a learning rate of 0, which leaves
+// them: ties, subnormal numbers of the mirror's type and of float32, what rounds up beyond
+// the type's range, NaN; infinities become NaN. An even and an odd place for each, since
+// mirrors are written in pairs.
+func adamOddCase(e *env, mirror tensor.DType) {
+	const n = 301
+	v := wild(e.normal(1, n))
+	for i, x := range []float32{math.MaxFloat32, -math.MaxFloat32, 0x1.fep127, 0x1.ff7fp127, 1e-40, -1e-40, 0x1p-149, 0x1p-133, 0x1.8p-133, 0x1.8p-25, 0x1.000002p-25} {
+		v[n-1-2*i], v[40+3*i] = x, x
+	}
+	a := e.adamState(n, e.normal(1, n), []float32{1, 1, 0, 0})
+	copy(a.w.init[a.w.off*4:], tensor.Bytes(v))
+	a.w16 = e.outMirror(mirror, n)
+	h := hyperAt(2, op.NonFiniteSkip)
+	h.LR = 0
+	e.run(func(s side) { a.call(s, h) })
+	a.compareMirror(e)
+	e.compare(a.w16, func(int) float64 { return 0x1p-126 }) // a device may take subnormal weights for 0
 }

@@ -11,15 +11,19 @@ import (
 func adam8Cases() []Case {
 	var cs []Case
 	for _, n := range []int{1, 255, 256, 257, 1000, 5000} {
-		for _, mirror := range []bool{false, true} {
-			cs = append(cs, Case{Name: fmt.Sprintf("adamw8/n%d f16=%t", n, mirror), Op: "adamw_8bit_update", F16: mirror,
-				body: func(e *env) { adam8Case(e, n, 1, mirror, false) }})
+		for _, mirror := range mirrors {
+			cs = append(cs, Case{Name: fmt.Sprintf("adamw8/n%d%s", n, mirror.name), Op: "adamw_8bit_update", F16: mirror.typ == tensor.F16,
+				body: func(e *env) { adam8Case(e, n, 1, mirror.typ, false) }})
 		}
 	}
+	for _, mirror := range mirrors[1:] {
+		cs = append(cs, Case{Name: "adamw8/nonfinite skip" + mirror.name, Op: "adamw_8bit_update", F16: mirror.typ == tensor.F16,
+			body: func(e *env) { adam8SkipCase(e, mirror.typ) }})
+	}
 	return append(cs,
-		Case{Name: "adamw8/tiny gradients", Op: "adamw_8bit_update", body: func(e *env) { adam8Case(e, 600, 1e-12, false, false) }},
-		Case{Name: "adamw8/nonfinite zero", Op: "adamw_8bit_update", body: func(e *env) { adam8Case(e, 600, 1, false, true) }},
-		Case{Name: "adamw8/nonfinite skip", Op: "adamw_8bit_update", body: adam8SkipCase},
+		Case{Name: "adamw8/tiny gradients", Op: "adamw_8bit_update", body: func(e *env) { adam8Case(e, 600, 1e-12, tensor.F32, false) }},
+		Case{Name: "adamw8/nonfinite zero", Op: "adamw_8bit_update", body: func(e *env) { adam8Case(e, 600, 1, tensor.F32, true) }},
+		Case{Name: "adamw8/nonfinite skip", Op: "adamw_8bit_update", body: func(e *env) { adam8SkipCase(e, tensor.F32) }},
 		Case{Name: "adamw8/zero blocks", Op: "adamw_8bit_update", body: adam8ZeroCase},
 		Case{Name: "adamw8/convergence", Op: "adamw_8bit_update", body: adam8Converge})
 }
@@ -72,7 +76,7 @@ func byteOf(q float64) float64 { return float64(uint8(int8(q))) }
 
 // adam8Case makes one step. The weights use the exact new moments, so their
 // bound is AdamW's; the new codes must be next to the exact quotients.
-func adam8Case(e *env, n int, std float64, mirror, spoilt bool) {
+func adam8Case(e *env, n int, std float64, mirror tensor.DType, spoilt bool) {
 	g := e.normal(std, n)
 	stats := []float32{3, 0.5, 0, 0}
 	h := hyperAt(4, op.NonFiniteSkip)
@@ -81,9 +85,7 @@ func adam8Case(e *env, n int, std float64, mirror, spoilt bool) {
 		h.NonFinite = op.NonFiniteZero
 	}
 	a := e.adam8State(n, std, g, stats)
-	if mirror {
-		a.w16 = e.out16("w16", n)
-	}
+	a.w16 = e.outMirror(mirror, n)
 	e.run(func(s side) { a.call(s, h) })
 	if e.res.Err != nil {
 		return
@@ -132,14 +134,17 @@ func (a adam8State) compareCodes(e *env, sim *adamErr) {
 	}
 }
 
-func adam8SkipCase(e *env) {
+func adam8SkipCase(e *env, mirror tensor.DType) {
 	const n = 600
 	g := e.normal(1, n)
 	a := e.adam8State(n, 1, g, []float32{5, 0.2, float32(spoil(g)), 0})
 	copy(a.g.init[a.g.off*4:], tensor.Bytes(g))
+	a.w16 = e.outMirror(mirror, n)
 	e.run(func(s side) { a.call(s, hyperAt(3, op.NonFiniteSkip)) })
-	for _, x := range []*tens{a.w, a.g, a.m, a.v, a.mScale, a.vScale} {
-		e.unchanged(x)
+	for _, x := range []*tens{a.w, a.g, a.m, a.v, a.mScale, a.vScale, a.w16} {
+		if x != nil {
+			e.unchanged(x)
+		}
 	}
 	if e.res.Err == nil {
 		e.res.Where = "skipped step"

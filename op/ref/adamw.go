@@ -126,12 +126,12 @@ func code[T Float](x, scale T, limit int) int {
 	return min(int(x/scale+0.5), limit)
 }
 
-// mirror writes the float16 copy of w when there is one.
+// mirror writes the 16-bit copy of w when there is one.
 func (r *Backend[T]) mirror(w16 op.Tensor, w []T) {
 	if !w16.Ok() {
 		return
 	}
 	for i, v := range w {
-		r.float(w16)[i] = round16(v)
+		r.float(w16)[i] = cast16(w16.Type(), v)
 	}
 }

@@ -204,6 +204,14 @@ func (*Backend[T]) int8(t op.Tensor) []int8 {
 // round16 rounds to float16 as a cast does: saturated, NaN kept.
 func round16[T Float](x T) T { return T(tensor.FromF16(tensor.ToF16(float32(x)))) }
 
+// cast16 is x as a cast to a type leaves it: an operand, but saturated in F16.
+func cast16[T Float](typ tensor.DType, x T) T {
+	if typ == tensor.F16 {
+		return round16(x)
+	}
+	return operand(typ, x)
+}
+
 // operand is x as an operand tensor of a type holds it: what is too large becomes
 // an infinity, in F16 from halfway to the number after the largest on. The nearest
 // float32 comes first, as on a device.

@@ -53,12 +53,8 @@ func (r *Backend[T]) Scale(a op.Scale) error {
 func (r *Backend[T]) Cast(a op.Cast) error {
 	dst := r.float(a.Dst)
 	for i, v := range r.float(a.Src) {
-		if a.Dst.Type() == tensor.F16 {
-			v = round16(v)
-		}
-		dst[i] = v
+		dst[i] = cast16(a.Dst.Type(), v)
 	}
-	r.store(a.Dst)
 	return nil
 }
 

@@ -116,7 +116,7 @@ func (b *Backend) checkHalf() error {
 	}
 	for _, k := range []*kernel{
 		b.plain("cast_f32_to_f16"), b.plain("embedding_forward_w16"), b.plain("rmsnorm_forward_w16"),
-		b.plain("adamw_update_f16"), b.matmulKernel(matmulForm{half: true, vec: true, check: true}, b.tuner.smallest()),
+		b.matmulKernel(matmulForm{half: true, vec: true, check: true}, b.tuner.smallest()),
 		b.matvecKernel("matvec", 1, 8, true),
 	} {
 		_, err := b.pipeline(k, 0)

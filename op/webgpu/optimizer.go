@@ -33,39 +33,47 @@ func (c *call) hyper(w op.Tensor, h op.AdamHyper) {
 	c.number(bias, floatBits(h.Beta1Pow), floatBits(h.Beta2Pow), floatBits(h.Eps), floatBits(mode))
 }
 
+// adamKernel is the kernel of one form of AdamW, which also writes a mirror where there
+// is one; label is the call's.
+func (b *Backend) adamKernel(name, label string, mirror op.Tensor) *kernel {
+	has := mirror.Ok()
+	brain := has && isBrain(mirror)
+	k := b.kernel(variant{name: name, c: [10]int32{bit(has), bit(brain)}}, func() []define {
+		return []define{flag("MIRROR", has), flag("BF16", brain)}
+	})
+	k.label = label
+	return k
+}
+
 // AdamW updates weights and moments, clears the gradient and, when there is one,
-// writes the f16 mirror.
+// writes the 16-bit mirror.
 func (b *Backend) AdamW(a op.AdamW) error {
-	c := b.begin(b.plain(a.Label()))
+	c := b.begin(b.adamKernel("adamw_update", a.Label(), a.W16))
 	c.out(a.W)
 	c.out(a.G)
 	c.out(a.M)
 	c.out(a.V)
+	c.in(a.Stats)
+	c.hyper(a.W, a.AdamHyper)
 	if a.W16.Ok() {
 		c.out(a.W16)
 	}
-	c.in(a.Stats)
-	c.hyper(a.W, a.AdamHyper)
 	return c.threads(a.W.Len())
 }
 
 // AdamW8 is AdamW with 8-bit moments.
 func (b *Backend) AdamW8(a op.AdamW8) error {
-	name := "adamw_8bit_update"
-	if a.W16.Ok() {
-		name = "adamw_8bit_update_f16"
-	}
-	c := b.begin(b.plain(name))
+	c := b.begin(b.adamKernel("adamw_8bit_update", a.Label(), a.W16))
 	c.out(a.W)
 	c.out(a.G)
 	c.out(a.M)
 	c.out(a.V)
 	c.out(a.MScale)
 	c.out(a.VScale)
+	c.in(a.Stats)
+	c.hyper(a.W, a.AdamHyper)
 	if a.W16.Ok() {
 		c.out(a.W16)
 	}
-	c.in(a.Stats)
-	c.hyper(a.W, a.AdamHyper)
 	return c.groups((a.W.Len() + op.MomentBlock - 1) / op.MomentBlock)
 }

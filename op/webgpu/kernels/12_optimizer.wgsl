@@ -1,4 +1,17 @@
 // 12_optimizer: gradient norm, clipping and AdamW over mega-buffers.
+//
+// With MIRROR both forms of AdamW also write w16 (n), the new w in pairs of 16-bit
+// floats (see 00_shared), as a cast does: float16 is clamped to ±65,504, so that a large
+// weight stays finite. The new weights meet in workgroup memory, of which a thread then
+// writes a pair; with an odd n the other half of the last word stays as it is.
+const MIRROR: bool = false;
+
+fn clamp16(x: f32) -> f32 {
+  if (BF16 || (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u) {
+    return x;   // NaN is never clamped: a clamp may return a bound for it
+  }
+  return clamp(x, -65504.0, 65504.0);
+}
 
 // --- KERNEL: reduce_norm_sq ---
 // partials[c] = (Σ g² over the finite g, count of the others) of chunk c of 65,536
@@ -88,59 +101,46 @@ fn main(@builtin(local_invocation_index) lid: u32) {
 @group(0) @binding(5) var<uniform> size: u32;
 @group(0) @binding(6) var<uniform> hp: vec4<f32>;
 @group(0) @binding(7) var<uniform> bias: vec4<f32>;
+// #if MIRROR
+@group(0) @binding(8) var<storage, read_write> w16: array<u32>;
+
+var<workgroup> fresh: array<f32, WG>;   // new weights
+// #endif
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
   let i = flat_id(gid, nwg);
-  if (i >= size || (grad_stats[2] > 0.0 && bias.w == 0.0)) {
+  if (grad_stats[2] > 0.0 && bias.w == 0.0) {
     return;
   }
-  let ghat = nan_guard(g[i]) * grad_stats[1];
-  let m_new = hp.y * m[i] + (1.0 - hp.y) * ghat;
-  let v_new = hp.z * v[i] + (1.0 - hp.z) * ghat * ghat;
-  let m_hat = m_new / (1.0 - bias.x);
-  let v_hat = v_new / (1.0 - bias.y);
-  let w_old = w[i];
-  m[i] = m_new;
-  v[i] = v_new;
-  w[i] = w_old - hp.x * (m_hat / (sqrt(v_hat) + bias.z) + hp.w * w_old);
-  g[i] = 0.0;
-}
-
-// --- KERNEL: adamw_update_f16 ---
-// As adamw_update, and w16 (n) becomes the new w, saturated at ±65,504.
-@group(0) @binding(0) var<storage, read_write> w: array<f32>;
-@group(0) @binding(1) var<storage, read_write> g: array<f32>;
-@group(0) @binding(2) var<storage, read_write> m: array<f32>;
-@group(0) @binding(3) var<storage, read_write> v: array<f32>;
-@group(0) @binding(4) var<storage, read_write> w16: array<f16>;
-@group(0) @binding(5) var<storage, read> grad_stats: array<f32>;
-@group(0) @binding(6) var<uniform> size: u32;
-@group(0) @binding(7) var<uniform> hp: vec4<f32>;
-@group(0) @binding(8) var<uniform> bias: vec4<f32>;
-
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i >= size || (grad_stats[2] > 0.0 && bias.w == 0.0)) {
-    return;
+  if (i < size) {
+    let ghat = nan_guard(g[i]) * grad_stats[1];
+    let m_new = hp.y * m[i] + (1.0 - hp.y) * ghat;
+    let v_new = hp.z * v[i] + (1.0 - hp.z) * ghat * ghat;
+    let m_hat = m_new / (1.0 - bias.x);
+    let v_hat = v_new / (1.0 - bias.y);
+    let w_old = w[i];
+    let w_new = w_old - hp.x * (m_hat / (sqrt(v_hat) + bias.z) + hp.w * w_old);
+    m[i] = m_new;
+    v[i] = v_new;
+    w[i] = w_new;
+    g[i] = 0.0;
+// #if MIRROR
+    fresh[lid] = w_new;
+// #endif
   }
-  let ghat = nan_guard(g[i]) * grad_stats[1];
-  let m_new = hp.y * m[i] + (1.0 - hp.y) * ghat;
-  let v_new = hp.z * v[i] + (1.0 - hp.z) * ghat * ghat;
-  let m_hat = m_new / (1.0 - bias.x);
-  let v_hat = v_new / (1.0 - bias.y);
-  let w_old = w[i];
-  let w_new = w_old - hp.x * (m_hat / (sqrt(v_hat) + bias.z) + hp.w * w_old);
-  m[i] = m_new;
-  v[i] = v_new;
-  w[i] = w_new;
-  g[i] = 0.0;
-  if ((bitcast<u32>(w_new) & 0x7fffffffu) > 0x7f800000u) {
-    w16[i] = f16(w_new);   // NaN stays NaN
-  } else {
-    w16[i] = f16(clamp(w_new, -65504.0, 65504.0));
+// #if MIRROR
+  workgroupBarrier();
+  let at = i - lid + 2u * lid;   // of a pair of the workgroup's elements
+  if (lid < WG / 2u && at < size) {
+    var word = pair(clamp16(fresh[2u * lid]), clamp16(fresh[2u * lid + 1u]));
+    if (at + 1u == size) {
+      word = (word & 0xffffu) | (w16[at / 2u] & 0xffff0000u);
+    }
+    w16[at / 2u] = word;
   }
+// #endif
 }
 
 // --- KERNEL: adamw_8bit_update ---
@@ -160,87 +160,11 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 @group(0) @binding(7) var<uniform> size: u32;
 @group(0) @binding(8) var<uniform> hp: vec4<f32>;
 @group(0) @binding(9) var<uniform> bias: vec4<f32>;
+// #if MIRROR
+@group(0) @binding(10) var<storage, read_write> w16: array<u32>;
 
-var<workgroup> codes: array<u32, 256>;   // m's code in the low byte, then v's
-
-// code of x ≥ 0 in units of scale, to the nearest; 0 in a block of zeros.
-fn code(x: f32, scale: f32, limit: f32) -> f32 {
-  if (scale == 0.0) {
-    return 0.0;
-  }
-  return min(floor(x / scale + 0.5), limit);
-}
-
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
-        @builtin(local_invocation_index) lid: u32) {
-  let block = flat_wg(wid, nwg);
-  let i = block * WG + lid;
-  if (block * WG >= size || (grad_stats[2] > 0.0 && bias.w == 0.0)) {
-    return;
-  }
-  let shift = 8u * (lid & 3u);
-  var m_new = 0.0;
-  var root = 0.0;
-  var kept = 0u;   // what follows the last element in its word stays as it is
-  if (i >= size && 4u * (i >> 2u) < size) {
-    kept = extractBits(m_packed[i >> 2u], shift, 8u) | (extractBits(v_packed[i >> 2u], shift, 8u) << 8u);
-  }
-  if (i < size) {
-    let m_code = extractBits(bitcast<i32>(m_packed[i >> 2u]), shift, 8u);
-    let v_code = extractBits(v_packed[i >> 2u], shift, 8u);
-    let root_old = f32(v_code) * v_scale[block];
-    let ghat = nan_guard(g[i]) * grad_stats[1];
-    m_new = hp.y * (f32(m_code) * m_scale[block]) + (1.0 - hp.y) * ghat;
-    let v_new = hp.z * (root_old * root_old) + (1.0 - hp.z) * ghat * ghat;
-    root = sqrt(v_new);
-    let m_hat = m_new / (1.0 - bias.x);
-    let v_hat = v_new / (1.0 - bias.y);
-    let w_old = w[i];
-    w[i] = w_old - hp.x * (m_hat / (sqrt(v_hat) + bias.z) + hp.w * w_old);
-    g[i] = 0.0;
-  }
-  let m_unit = wg_reduce_max(abs(m_new), lid) / 127.0;
-  let v_unit = wg_reduce_max(root, lid) / 255.0;
-  let m_size = code(abs(m_new), m_unit, 127.0);
-  var v_code = code(root, v_unit, 255.0);
-  if (root > 0.0) {
-    v_code = max(v_code, 1.0);
-  }
-  let m_code = i32(select(m_size, -m_size, m_new < 0.0));
-  codes[lid] = select(kept, (bitcast<u32>(m_code) & 0xffu) | (u32(v_code) << 8u), i < size);
-  workgroupBarrier();
-  let word = block * 64u + lid;
-  if (lid < 64u && 4u * word < size) {
-    var m4 = 0u;
-    var v4 = 0u;
-    for (var b = 0u; b < 4u; b++) {
-      let c = codes[4u * lid + b];
-      m4 |= (c & 0xffu) << (8u * b);
-      v4 |= (c >> 8u) << (8u * b);
-    }
-    m_packed[word] = m4;
-    v_packed[word] = v4;
-  }
-  if (lid == 0u) {
-    m_scale[block] = m_unit;
-    v_scale[block] = v_unit;
-  }
-}
-
-// --- KERNEL: adamw_8bit_update_f16 ---
-// As adamw_8bit_update, and w16 (n) becomes the new w, saturated at ±65,504.
-@group(0) @binding(0) var<storage, read_write> w: array<f32>;
-@group(0) @binding(1) var<storage, read_write> g: array<f32>;
-@group(0) @binding(2) var<storage, read_write> m_packed: array<u32>;
-@group(0) @binding(3) var<storage, read_write> v_packed: array<u32>;
-@group(0) @binding(4) var<storage, read_write> m_scale: array<f32>;
-@group(0) @binding(5) var<storage, read_write> v_scale: array<f32>;
-@group(0) @binding(6) var<storage, read_write> w16: array<f16>;
-@group(0) @binding(7) var<storage, read> grad_stats: array<f32>;
-@group(0) @binding(8) var<uniform> size: u32;
-@group(0) @binding(9) var<uniform> hp: vec4<f32>;
-@group(0) @binding(10) var<uniform> bias: vec4<f32>;
+var<workgroup> fresh: array<f32, 256>;   // new weights
+// #endif
 
 var<workgroup> codes: array<u32, 256>;   // m's code in the low byte, then v's
 
@@ -280,12 +204,10 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let w_old = w[i];
     let w_new = w_old - hp.x * (m_hat / (sqrt(v_hat) + bias.z) + hp.w * w_old);
     w[i] = w_new;
-    if ((bitcast<u32>(w_new) & 0x7fffffffu) > 0x7f800000u) {
-      w16[i] = f16(w_new);   // NaN stays NaN
-    } else {
-      w16[i] = f16(clamp(w_new, -65504.0, 65504.0));
-    }
     g[i] = 0.0;
+// #if MIRROR
+    fresh[lid] = w_new;
+// #endif
   }
   let m_unit = wg_reduce_max(abs(m_new), lid) / 127.0;
   let v_unit = wg_reduce_max(root, lid) / 255.0;
@@ -313,4 +235,14 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     m_scale[block] = m_unit;
     v_scale[block] = v_unit;
   }
+// #if MIRROR
+  let at = block * WG + 2u * lid;   // of a pair of the block's elements
+  if (lid < WG / 2u && at < size) {
+    var word = pair(clamp16(fresh[2u * lid]), clamp16(fresh[2u * lid + 1u]));
+    if (at + 1u == size) {
+      word = (word & 0xffffu) | (w16[at / 2u] & 0xffff0000u);
+    }
+    w16[at / 2u] = word;
+  }
+// #endif
 }
