@@ -65,8 +65,10 @@ func newTrainingStep(r *op.Runner, cfg model.Config, opt StepOptions) (s *traini
 	if err = round(r.Backend(), opt.Round); err != nil {
 		return s, err
 	}
+	lim := r.Backend().Limits()
 	s.params, err = model.NewParams(r, cfg, model.ParamOptions{
-		Grads: true, Moments: !opt.Moments8, Moments8: opt.Moments8, Mirror: opt.Mixed && r.Backend().Limits().F16,
+		Grads: true, Moments: !opt.Moments8, Moments8: opt.Moments8, Mirror: opt.Mixed && lim.F16,
+		Rounded: model.RoundedOn(lim, opt.Round),
 	})
 	if err != nil {
 		return s, err

@@ -14,7 +14,7 @@ import (
 // newAdapter makes the parameters that ParamOptions.LoRA asks for: a table of
 // their own with gradients and moments, beside the frozen weights.
 func newAdapter(mem *memory, r *op.Runner, cfg Config, opt ParamOptions) (*Params, error) {
-	opt.Mirror = false // A and B are small; float32 costs nothing
+	opt.Mirror, opt.Rounded = false, tensor.F32 // A and B are small; float32 costs nothing
 	return newTable(mem, r, cfg, opt, opt.LoRA.Params(cfg))
 }
 

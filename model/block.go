@@ -30,11 +30,12 @@ type blockParams struct {
 	wDown             op.Tensor // (F, C)
 }
 
-// collect gathers layer l's tensors with view, one of weight and grad.
-func collect(l int, view func(name string) op.Tensor) blockParams {
-	v := func(name string) op.Tensor { return view(layerName(l, name)) }
+// collect gathers layer l's tensors: gains with one of weight and grad, matrices with
+// one of weight, factor and grad.
+func collect(l int, gain, matrix func(name string) op.Tensor) blockParams {
+	v := func(name string) op.Tensor { return matrix(layerName(l, name)) }
 	return blockParams{
-		attnNorm: v("attn_norm"), ffnNorm: v("ffn_norm"),
+		attnNorm: gain(layerName(l, "attn_norm")), ffnNorm: gain(layerName(l, "ffn_norm")),
 		wq: v("wq"), wk: v("wk"), wv: v("wv"), wo: v("wo"),
 		wGate: v("w_gate"), wUp: v("w_up"), wDown: v("w_down"),
 	}

@@ -24,11 +24,11 @@ func (g *Graph) newBlocks() {
 		if l == 0 || !shared {
 			acts = g.newActivations(suffixOf(l, shared))
 		}
-		b := block{w: collect(l, g.p.weight), activations: acts, low: g.p.collectLow(l, &acts.u)}
+		b := block{w: collect(l, g.p.weight, g.p.factor), activations: acts, low: g.p.collectLow(l, &acts.u)}
 		b.x, b.out = x, x // evaluation needs no layer's input afterwards
 		if grads {
 			b.out = g.residual(fmt.Sprintf("x.%d", l+1))
-			b.dw = collect(l, g.p.grad)
+			b.dw = collect(l, g.p.grad, g.p.grad)
 			b.attnDX = !frozen || l > 0
 			b.ffnDX = b.attnDX || b.low.attention()
 			b.attnGain, b.ffnGain = g.p.master(layerName(l, "attn_norm")), g.p.master(layerName(l, "ffn_norm"))

@@ -143,7 +143,8 @@ func TestMemory(t *testing.T) {
 		{ParamOptions{}, TrainOptions{Batch: 2}, op.Limits{}},
 		{ParamOptions{Grads: true, Moments: true}, TrainOptions{Batch: 3}, op.Limits{}},
 		{ParamOptions{Grads: true, Moments: true, Mirror: true}, TrainOptions{Batch: 3, DocMask: true, Recompute: true}, lim},
-		{ParamOptions{Grads: true, Moments8: true}, TrainOptions{Batch: 3, LossChunkRows: 10}, lim},
+		{ParamOptions{Grads: true, Moments: true, Rounded: tensor.BF16}, TrainOptions{Batch: 2}, lim},
+		{ParamOptions{Grads: true, Moments8: true, Rounded: tensor.F16}, TrainOptions{Batch: 3, LossChunkRows: 10}, lim},
 	} {
 		o.lim.F16 = true
 		cpuBackend := must[*cpu.Backend](t)(cpu.New(cpu.Options{Threads: 1}))

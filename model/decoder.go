@@ -122,7 +122,7 @@ func (d *Decoder) allocCaches() {
 	m.purpose = "KV cache"
 	for l := range c.Layers {
 		d.layers = append(d.layers, decoderLayer{
-			blockParams: collect(l, d.p.weight),
+			blockParams: collect(l, d.p.weight, d.p.weight),
 			low:         d.p.collectLow(l, &d.a.u),
 			kCache:      m.f32(fmt.Sprintf("k_cache.%d", l), d.batch, d.slots, c.KVHeads, c.HeadDim),
 			vCache:      m.f32(fmt.Sprintf("v_cache.%d", l), d.batch, d.slots, c.KVHeads, c.HeadDim),

@@ -41,7 +41,7 @@ func (g *Graph) newHead() {
 	h.rmsInv = m.f32("rms_inv_final", N)
 	h.loss = m.f32("loss", N)
 	h.sum = m.f32("loss_sum", 1)
-	h.w, h.norm, h.gain = p.weight(name), p.weight(normName), p.master(normName)
+	h.w, h.norm, h.gain = p.factor(name), p.weight(normName), p.master(normName)
 	if p.opt.Grads {
 		h.dw, h.dnorm = p.grad(name), p.grad(normName)
 	}

@@ -10,7 +10,7 @@ type Block struct {
 	W, G           op.Tensor // (n)
 	M, V           op.Tensor // (n) F32, or I8 with scales
 	MScale, VScale op.Tensor // (n/256); absent for F32 moments
-	W16            op.Tensor // (n); absent without a mirror
+	W16            op.Tensor // (n) F16 or BF16; absent without such a copy
 }
 
 // Blocks lists the blocks: of each arena the decayed one, then the other.

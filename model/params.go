@@ -13,8 +13,34 @@ type ParamOptions struct {
 	Grads    bool // gradients; needed to train
 	Moments  bool // AdamW's two moments in float32; needs Grads
 	Moments8 bool // the moments as int8 with a scale for every 256; needs Grads, excludes Moments
-	Mirror   bool // float16 copy of the weights that the forward pass reads; needs op.Limits.F16
 	LoRA     LoRA // freezes the weights: gradients and moments are those of an adapter; see Params.Adapter
+
+	// Mirror is a float16 copy that stands for the weights: the whole forward pass and
+	// the dX products of a Graph read it, and a Decoder. It needs op.Limits.F16.
+	Mirror bool
+	// Rounded is the type of a copy of the weights that the products of a Graph read,
+	// and nothing else: BF16 or F16, what products round to (op.OperandType) wherever
+	// such a graph runs. It saves them the rounding and changes no result, but for
+	// weights beyond float16's range, which it keeps finite. F32, the zero value, is
+	// none; F16 needs op.Limits.F16. It excludes Mirror. See RoundedOn.
+	Rounded tensor.DType
+}
+
+// RoundedOn is what ParamOptions.Rounded should be for training on a device of these
+// limits whose products round to a type: that type, where it can be had.
+func RoundedOn(lim op.Limits, operands tensor.DType) tensor.DType {
+	if operands == tensor.F16 && !lim.F16 {
+		return tensor.F32
+	}
+	return operands
+}
+
+// mirrorType is the type of the copy that mega_w16 holds; F32 without one.
+func (o ParamOptions) mirrorType() tensor.DType {
+	if o.Mirror {
+		return tensor.F16
+	}
+	return o.Rounded
 }
 
 func (o ParamOptions) validate(lim op.Limits) error {
@@ -23,7 +49,11 @@ func (o ParamOptions) validate(lim op.Limits) error {
 		return fmt.Errorf("parameters: moments are asked for without gradients, want both")
 	case o.Moments && o.Moments8:
 		return fmt.Errorf("parameters: float32 and 8-bit moments are both asked for, want one")
-	case o.Mirror && !lim.F16:
+	case o.Mirror && o.Rounded != tensor.F32:
+		return fmt.Errorf("parameters: a mirror and weights rounded to %v are both asked for, want one: a mirror is for products that do not round", o.Rounded)
+	case o.Rounded != tensor.F32 && o.Rounded != tensor.BF16 && o.Rounded != tensor.F16:
+		return fmt.Errorf("parameters: rounded weights are to be %v, want BF16 or F16, or F32 for none", o.Rounded)
+	case o.mirrorType() == tensor.F16 && !lim.F16:
 		return fmt.Errorf("parameters: a float16 mirror is asked for, but this device has no float16: train in float32")
 	}
 	return nil
@@ -91,7 +121,7 @@ func newParams(mem *memory, r *op.Runner, cfg Config, opt ParamOptions) (*Params
 	if !opt.LoRA.Ok() {
 		return newTable(mem, r, cfg, opt, cfg.Params())
 	}
-	p, err := newTable(mem, r, cfg, ParamOptions{Mirror: opt.Mirror}, cfg.Params())
+	p, err := newTable(mem, r, cfg, ParamOptions{Mirror: opt.Mirror, Rounded: opt.Rounded}, cfg.Params())
 	if err == nil {
 		p.opt.LoRA = opt.LoRA
 		p.adapter, err = newAdapter(mem, r, cfg, opt)
@@ -161,8 +191,11 @@ func newArena(mem *memory, suffix string, l arenaLayout, opt ParamOptions) arena
 			}
 		}
 	}
-	if opt.Mirror {
-		a.w16 = buf("float16 mirror", "mega_w16", tensor.F16, l.total)
+	switch t := opt.mirrorType(); t {
+	case tensor.F16:
+		a.w16 = buf("float16 mirror", "mega_w16", t, l.total)
+	case tensor.BF16:
+		a.w16 = buf("bfloat16 mirror", "mega_w16", t, l.total)
 	}
 	return a
 }
@@ -171,7 +204,7 @@ func newArena(mem *memory, suffix string, l arenaLayout, opt ParamOptions) arena
 func (p *Params) Config() Config { return p.cfg }
 
 // Options says what stands beside these weights. Of a model with an adapter
-// that is no more than a mirror; gradients and moments are Adapter's.
+// that is no more than a 16-bit copy; gradients and moments are Adapter's.
 func (p *Params) Options() ParamOptions { return p.opt }
 
 // Runner returns what the parameters were allocated on.
@@ -195,14 +228,28 @@ func (p *Params) master(name string) op.Tensor {
 	return p.view(name, func(a *arena) op.Buffer { return a.w })
 }
 
-// weight is what the forward pass and the dX products of the backward pass
-// read: the float16 mirror when there is one, else the float32 weight. With the
-// mirror, dX is the derivative of the function that was evaluated.
+// weight is what the forward pass reads: with ParamOptions.Mirror the mirror, else the
+// float32 weight.
 func (p *Params) weight(name string) op.Tensor {
 	if p.opt.Mirror {
-		return p.view(name, func(a *arena) op.Buffer { return a.w16 })
+		return p.mirror(name)
 	}
 	return p.master(name)
+}
+
+// factor is what the products of a Graph read of a matrix, in the forward pass and for
+// dX, which is then the derivative of the function that was evaluated: weight, or with
+// ParamOptions.Rounded the copy that has been rounded as they round.
+func (p *Params) factor(name string) op.Tensor {
+	if p.opt.Rounded != tensor.F32 {
+		return p.mirror(name)
+	}
+	return p.weight(name)
+}
+
+// mirror is the 16-bit copy of a weight.
+func (p *Params) mirror(name string) op.Tensor {
+	return p.view(name, func(a *arena) op.Buffer { return a.w16 })
 }
 
 // grad is the gradient, which backward passes add to; absent without Grads.
@@ -213,9 +260,9 @@ func (p *Params) grad(name string) op.Tensor {
 	return p.view(name, func(a *arena) op.Buffer { return a.g })
 }
 
-// RefreshMirror writes the float16 mirror anew from the weights. Forward
+// RefreshMirror writes the 16-bit copy of the weights anew, where there is one. Forward
 // passes do it by themselves after Init and WriteFrom; the optimizer keeps the
-// mirror fresh from then on.
+// copy fresh from then on.
 func (p *Params) RefreshMirror() {
 	for _, a := range p.arenas {
 		if a.w16 != nil {

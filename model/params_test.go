@@ -101,7 +101,17 @@ func TestTooLargeTensor(t *testing.T) {
 // TestInit checks the distribution of every tensor, independence of seeds and
 // that the mirror follows.
 func TestInit(t *testing.T) {
-	p := refParams(t, op.Limits{F16: true}, odd, ParamOptions{Mirror: true})
+	for _, o := range []ParamOptions{{Mirror: true}, {Rounded: tensor.F16}, {Rounded: tensor.BF16}} {
+		checkInit(t, refParams(t, op.Limits{F16: true}, odd, o))
+	}
+}
+
+func checkInit(t *testing.T, p *Params) {
+	t.Helper()
+	bits := tensor.ToF16
+	if p.opt.Rounded == tensor.BF16 {
+		bits = tensor.ToBF16
+	}
 	if err := p.Init(5); err != nil {
 		t.Fatal(err)
 	}
@@ -137,10 +147,10 @@ func TestInit(t *testing.T) {
 		if got := math.Sqrt(sq / n); math.Abs(got-std) > 5*std/math.Sqrt(2*n) {
 			t.Errorf("%s: standard deviation %v, want %v", s.Name, got, std)
 		}
-		h := read16(t, p, p.weight(s.Name))
+		h := read16(t, p, p.factor(s.Name))
 		for j := range w {
-			if h[j] != tensor.ToF16(w[j]) {
-				t.Fatalf("mirror of %s[%d] is %v, weight %v", s.Name, j, tensor.FromF16(h[j]), w[j])
+			if h[j] != bits(w[j]) {
+				t.Fatalf("mirror of %s[%d] is %#x, weight %v", s.Name, j, h[j], w[j])
 			}
 		}
 	}
@@ -268,6 +278,9 @@ func TestParamOptionErrors(t *testing.T) {
 		"without gradients": {Moments: true},
 		"want one":          {Grads: true, Moments: true, Moments8: true},
 		"no float16":        {Mirror: true},
+		"has no float16":    {Rounded: tensor.F16},
+		"both asked for":    {Mirror: true, Rounded: tensor.BF16},
+		"want BF16 or F16":  {Rounded: tensor.I8},
 	} {
 		if _, err := NewParams(r, tinyTied, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got error %v, want one with %q", o, err, want)

@@ -61,10 +61,11 @@ func AutoModel(c Config, b op.Backend) (model.Config, error) {
 		}
 		defer r.RoundProducts(tensor.F32)
 	}
+	operands := op.OperandType(b)
 	free, last := lim.FreeBytes, error(nil)
 	for {
 		t := Trainer{cfg: c, backend: b}
-		name, m, least, err := model.AutoPreset(vocab, free, t.paramOptions(lim), t.graphOptions(), lim, op.OperandType(b))
+		name, m, least, err := model.AutoPreset(vocab, free, t.paramOptions(lim, operands), t.graphOptions(), lim, operands)
 		if err != nil && last != nil {
 			err = fmt.Errorf("no preset fits: %w; use a smaller batch, a shorter context or recompute", last)
 		}

@@ -25,7 +25,7 @@ func (c Config) PredictMemory(lim op.Limits, rounding []tensor.DType) (model.Pla
 	if !slices.Contains(rounding, operands) {
 		operands = tensor.F32
 	}
-	return model.PredictMemory(t.cfg.Model, t.paramOptions(lim), t.graphOptions(), lim, operands)
+	return model.PredictMemory(t.cfg.Model, t.paramOptions(lim, operands), t.graphOptions(), lim, operands)
 }
 
 // SaveModel writes the weights as they are now as the run's model.llm, as a run

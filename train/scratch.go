@@ -14,9 +14,9 @@ func (t *Trainer) plan() (model.Plan, error) {
 	if t.planned != nil {
 		return *t.planned, nil
 	}
-	lim := t.backend.Limits()
-	params, graph := t.paramOptions(lim), t.graphOptions()
-	plan, err := model.PredictMemory(t.cfg.Model, params, graph, lim, op.OperandType(t.backend))
+	lim, operands := t.backend.Limits(), op.OperandType(t.backend)
+	params, graph := t.paramOptions(lim, operands), t.graphOptions()
+	plan, err := model.PredictMemory(t.cfg.Model, params, graph, lim, operands)
 	if err != nil {
 		return plan, err
 	}

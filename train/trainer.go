@@ -14,6 +14,7 @@ import (
 	"tezgah/op"
 	"tezgah/optim"
 	"tezgah/runlog"
+	"tezgah/tensor"
 )
 
 // OpenBackend opens the device that training runs on. The trainer calls it at
@@ -265,11 +266,12 @@ func (t *Trainer) graphOptions() model.TrainOptions {
 	}
 }
 
-// paramOptions are the parameter buffers, as far as the device can serve them.
-func (t *Trainer) paramOptions(lim op.Limits) model.ParamOptions {
+// paramOptions are the parameter buffers, as far as the device can serve them, while its
+// products round to operands.
+func (t *Trainer) paramOptions(lim op.Limits, operands tensor.DType) model.ParamOptions {
 	return model.ParamOptions{
 		Grads: true, Moments: !t.cfg.Moments8, Moments8: t.cfg.Moments8,
-		Mirror: t.cfg.Precision == Mixed && lim.F16, LoRA: t.cfg.LoRA,
+		Mirror: t.cfg.Precision == Mixed && lim.F16, Rounded: model.RoundedOn(lim, operands), LoRA: t.cfg.LoRA,
 	}
 }
 
@@ -288,7 +290,7 @@ func (t *Trainer) openDevice() (err error) {
 	if err = t.checkMemory(); err != nil {
 		return err
 	}
-	if t.params, err = model.NewParams(t.runner, t.cfg.Model, t.paramOptions(t.backend.Limits())); err != nil {
+	if t.params, err = model.NewParams(t.runner, t.cfg.Model, t.paramOptions(t.backend.Limits(), op.OperandType(t.backend))); err != nil {
 		return t.tooLarge(err)
 	}
 	if t.graph, err = model.NewGraph(t.runner, t.params, t.graphOptions()); err != nil {

@@ -81,6 +81,7 @@ func TestRehearsalPredictsMemory(t *testing.T) {
 				if err := b.RoundProducts(round); err != nil {
 					t.Fatal(err)
 				}
+				c.p.Rounded = model.RoundedOn(b.Limits(), round)
 				h, err := b.Rehearse()
 				if err != nil {
 					t.Fatal(err)
@@ -156,7 +157,7 @@ func TestEveryPresetRehearses(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := op.NewRunner(h)
-			params, err := model.NewParams(r, cfg, model.ParamOptions{Grads: true, Moments8: true})
+			params, err := model.NewParams(r, cfg, model.ParamOptions{Grads: true, Moments8: true, Rounded: round})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -164,6 +164,7 @@ export const memory = {
   moments: "optimizer",
   "moments (8-bit)": "optimizer, 8-bit",
   "float16 mirror": "16-bit copy of the weights",
+  "bfloat16 mirror": "16-bit copy of the weights",
   activations: "activations",
   "logits chunk": "logits",
   "backward scratch": "work space of the way back",

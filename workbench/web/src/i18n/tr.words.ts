@@ -166,6 +166,7 @@ export const memory: typeof enMemory = {
   moments: "eniyileyici",
   "moments (8-bit)": "eniyileyici, 8 bit",
   "float16 mirror": "ağırlıkların 16 bitlik kopyası",
+  "bfloat16 mirror": "ağırlıkların 16 bitlik kopyası",
   activations: "etkinleştirmeler",
   "logits chunk": "logitler",
   "backward scratch": "dönüş yolunun çalışma alanı",
