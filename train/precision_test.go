@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tezgah/checkpoint"
+	"tezgah/model"
 	"tezgah/op"
 	"tezgah/op/ref"
 	"tezgah/runlog"
@@ -79,6 +80,9 @@ func TestPlanCountsOperands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !slices.ContainsFunc(info.Plan.Rows, func(r model.PlanRow) bool { return r.Label == "bfloat16 mirror" && r.Bytes > 0 }) {
+		t.Errorf("the plan has no row for the copy of the weights:\n%v", info.Plan)
+	}
 	now, _ := tr.backend.MemoryBytes()
 	can, err1 := tr.cfg.PredictMemory(tr.backend.Limits(), []tensor.DType{tensor.BF16})
 	cannot, err2 := tr.cfg.PredictMemory(tr.backend.Limits(), []tensor.DType{tensor.F16})
@@ -87,6 +91,59 @@ func TestPlanCountsOperands(t *testing.T) {
 	}
 	if info.Plan.Total() != now || can.Total() != now || cannot.Total() == now {
 		t.Errorf("%d bytes are allocated, the plan says %d, the prediction %d, and in float32 %d", now, info.Plan.Total(), can.Total(), cannot.Total())
+	}
+}
+
+// exactHalf is the reference on a device whose kernels cannot read float16, so that a run
+// in F16 keeps no copy of its weights.
+type exactHalf struct{ *ref.Backend[float32] }
+
+func (exactHalf) Limits() op.Limits { return op.Limits{} }
+
+// TestCopiesOfWeightsChangeNoBit: a run whose products read copies of the weights is the
+// run whose products round them, to the bit, also after it was interrupted, with adapters
+// and with 8-bit moments.
+func TestCopiesOfWeightsChangeNoBit(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	cfg.Precision, cfg.MaxSteps, cfg.CheckpointEvery, cfg.EvalEvery = F16, 5, 2, 3
+	cfg.Batch, cfg.Model.Context, cfg.Model.Layers, cfg.EvalTokens = 1, 16, 1, 64 // the reference is slow
+	eight := cfg
+	eight.Moments8 = true
+	start := filepath.Join(dir, "start")
+	runAll(t, start, cfg)
+	adapters := cfg
+	adapters.InitFrom, adapters.Model = start, model.Config{}
+	adapters.LoRA = model.LoRA{Rank: 3, Targets: "q,v,down"}
+	for name, cfg := range map[string]Config{"plain": cfg, "8-bit": eight, "adapters": adapters} {
+		run := func(kind string, open OpenBackend, copies tensor.DType) string {
+			out := filepath.Join(dir, name+kind)
+			begin := func(o Options) (*Trainer, error) { return New(cfg, o) }
+			for _, stop := range []int64{3, 0} { // resumed from step 2
+				ctx, cancel := context.WithCancel(context.Background())
+				tr, err := begin(Options{Dir: out, Open: open, Observer: Observer{Step: func(s runlog.Step, _ Pace) {
+					if s.Step == stop {
+						cancel()
+					}
+				}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := tr.params.Options().Rounded; got != copies {
+					t.Fatalf("%s: copies are %v, want %v", name, got, copies)
+				}
+				if _, err := tr.Run(ctx); err != nil && stop == 0 {
+					t.Fatal(err)
+				}
+				tr.Close()
+				cancel()
+				begin = func(o Options) (*Trainer, error) { return Resume(o, nil) }
+			}
+			return out
+		}
+		with := run(" with", openRounding, tensor.F16)
+		without := run(" without", func() (op.Backend, error) { return exactHalf{ref.New[float32]()}, nil }, tensor.F32)
+		sameRun(t, with, without)
 	}
 }
 

@@ -2,6 +2,7 @@ package webgpu
 
 import (
 	"bytes"
+	"math"
 	"testing"
 
 	"tezgah/gpu"
@@ -115,4 +116,85 @@ func checkHeld(t *testing.T, b *Backend, master, copies op.Tensor) (converted in
 func holds(t op.Tensor, h conversion) bool {
 	mem, offset, n := place(t)
 	return h.from == mem && h.offset < offset+n && offset < h.to
+}
+
+// TestMirrorHasTheBitsOfAConversion compares what AdamW writes beside weights, with either
+// kind of moments, and what Cast makes of them, with what products would convert them to:
+// every kind of value but those beyond float16's range, which a mirror keeps finite. It
+// needs no matrix units.
+func TestMirrorHasTheBitsOfAConversion(t *testing.T) {
+	b := open(t, gpu.Options{}, Options{})
+	defer b.Close()
+	const n = 1024
+	w := make([]float32, n)
+	rng := tensor.NewRNG(3, 4)
+	rng.Normal(w, 0, 1)
+	for i, x := range []float32{float32(math.NaN()), math.Float32frombits(0xffc12345), math.Float32frombits(0x7f800001), 0x1p-24, 0x1.8p-24, 0x1.000002p-25, 0x1p-15,
+		0x1.ffep-15, 1 + 1.0/256, 1 + 3.0/256, 1 + 1.0/2048, 1 + 3.0/2048, 65504, -65519.996, float32(math.Copysign(0, -1)), 0} {
+		w[7*i], w[500+9*i] = x, x
+	}
+	r := op.NewRunner(b)
+	alloc := func(label string, typ tensor.DType, n int) op.Tensor {
+		buf, err := b.Alloc(label, typ, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Free(buf) })
+		return op.Of(buf, 0, n)
+	}
+	f32 := func(label string, n int) op.Tensor { return alloc(label, tensor.F32, n) }
+	stats := f32("stats", 4)
+	op.WriteSlice(r, stats, []float32{1, 1, 0, 0})
+	hyper := op.AdamHyper{Beta1: 0.9, Beta2: 0.95, Beta1Pow: 0.9, Beta2Pow: 0.95, Eps: 1e-8} // LR 0: weights stay
+	for _, typ := range []tensor.DType{tensor.BF16, tensor.F16} {
+		if typ == tensor.F16 && !b.Limits().F16 {
+			continue
+		}
+		weights, g := f32("w", n), f32("g", n)
+		op.WriteSlice(r, weights, w)
+		b.matrix.rounding = typ
+		o, err := b.operandOf(weights.Reshape(16, 64), false, 16, 64)
+		b.matrix.rounding = tensor.F32
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := make([]byte, 2*n)
+		if err := b.dev.Download(o.mem, o.offset, want); err != nil {
+			t.Fatal(err)
+		}
+		mirror := alloc("w16", typ, n)
+		for form, write := range map[string]func(){
+			"adamw": func() {
+				r.AdamW(op.AdamW{W: weights, G: g, M: f32("m", n), V: f32("v", n), W16: mirror, Stats: stats, AdamHyper: hyper})
+			},
+			"adamw8": func() {
+				r.AdamW8(op.AdamW8{W: weights, G: g, M: alloc("m", tensor.I8, n), V: alloc("v", tensor.I8, n), MScale: f32("m_scale", n/op.MomentBlock),
+					VScale: f32("v_scale", n/op.MomentBlock), W16: mirror, Stats: stats, AdamHyper: hyper})
+			},
+			"cast": func() { r.Cast(op.Cast{Dst: mirror, Src: weights}) },
+		} {
+			r.Zero(mirror)
+			write()
+			got := make([]byte, 2*n)
+			if err := r.Read(got, mirror); err != nil {
+				t.Fatal(err)
+			}
+			for i, x := range w {
+				same := bytes.Equal(got[2*i:2*i+2], want[2*i:2*i+2])
+				if !same && !(x != x && isNaN16(typ, got[2*i:]) && isNaN16(typ, want[2*i:])) {
+					t.Errorf("%v by %s: %v became %x, a product converts it to %x", typ, form, x, got[2*i:2*i+2], want[2*i:2*i+2])
+				}
+			}
+		}
+	}
+}
+
+// isNaN16 reports whether the first 16-bit float of b is NaN: arithmetic may change its
+// payload.
+func isNaN16(typ tensor.DType, b []byte) bool {
+	bits, inf := uint16(b[0])|uint16(b[1])<<8, uint16(0x7f80)
+	if typ == tensor.F16 {
+		inf = 0x7c00
+	}
+	return bits&0x7fff > inf
 }
