@@ -179,16 +179,17 @@ type Backend interface {
 // inputs to it, and operand tensors may be of that type; sums stay float32, and so
 // does everything else.
 //
-// An operand tensor is an activation, or a gradient of one, that products read: the
-// output of a norm, say. It is F32, or of the type that products round to now. In
-// the second case the operation that computes it rounds what it stores, so the
-// product finds the bits that it would have rounded to, at half the memory and
-// without converting anything. What is not a product and reads one (a gated unit,
-// attention's softmax) computes in float32 from what is stored. Rounding is to
-// nearest, ties to even; NaN stays NaN, and what is too large becomes an infinity,
-// also in F16, where loss scaling must find it. A field of args.go that may be one
-// says "operand"; all other activations are F32: the residual stream and its
-// gradient, sums that are added to, norms' inputs, logits, statistics.
+// An operand tensor is an activation, a gradient of one, or a copy of weights, that
+// products read: the output of a norm, say. It is F32, or of the type that products
+// round to now. In the second case the operation that computes it rounds what it
+// stores, so the product finds the bits that it would have rounded to, at half the
+// memory and without converting anything. What is not a product and reads one (a gated
+// unit, attention's softmax) computes in float32 from what is stored. Rounding is to
+// nearest, ties to even; NaN stays NaN, and what is too large becomes an infinity, also
+// in F16, where loss scaling must find it. Only the copies of weights, which Cast and
+// AdamW make, saturate in F16. A field of args.go that may be one says "operand"; all
+// other activations are F32: the residual stream and its gradient, sums that are added
+// to, norms' inputs, logits, statistics.
 type Rounder interface {
 	// RoundProducts sets the type: BF16, F16, or F32 for exact inputs, which is
 	// how a backend begins. An error says what the device has. Operand tensors of

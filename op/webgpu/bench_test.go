@@ -528,6 +528,8 @@ func BenchmarkOps(tb *testing.B) {
 	if s.half {
 		show("adamw_update_f16", 34*big, func() { r.AdamW(op.AdamW{W: w, G: g, M: m, V: v, W16: w16, Stats: s.stats, AdamHyper: h}) })
 	}
+	brain := s.alloc(tensor.BF16, big)
+	show("adamw_update_bf16", 34*big, func() { r.AdamW(op.AdamW{W: w, G: g, M: m, V: v, W16: brain, Stats: s.stats, AdamHyper: h}) })
 	show("adamw_8bit_update", 20*big, func() {
 		r.AdamW8(op.AdamW8{W: w, G: g, M: m8, V: v8, MScale: ms, VScale: vs, Stats: s.stats, AdamHyper: h})
 	})

@@ -74,7 +74,9 @@ func newHostStep(tb testing.TB, b *Backend) *hostStep {
 	s := &hostStep{tb: tb, b: b, watch: &watch{tb: tb}, tokens: make([]int32, rows), targets: make([]int32, rows)}
 	r := op.NewRunner(watched{b, s.watch})
 	cfg := model.Config{VocabSize: 256, Context: rows, DModel: 64, Layers: 12, Heads: 4, KVHeads: 2, FFN: 96, Tied: true}
-	p, err := model.NewParams(r, cfg, model.ParamOptions{Grads: true, Moments: true, Mirror: b.Limits().F16})
+	round := b.Rounds()
+	p, err := model.NewParams(r, cfg, model.ParamOptions{Grads: true, Moments: true,
+		Mirror: round == tensor.F32 && b.Limits().F16, Rounded: model.RoundedOn(b.Limits(), round)})
 	s.ok(err)
 	tb.Cleanup(func() { p.Close() })
 	s.ok(p.Init(1))
