@@ -1,6 +1,10 @@
 package op
 
-import "tezgah/tensor"
+import (
+	"fmt"
+
+	"tezgah/tensor"
+)
 
 // This file holds each operation's check, in the order of args.go. A check
 // reads only shapes and types, never memory.
@@ -132,6 +136,23 @@ func (a MatMul) check() error {
 		c.optional("residual", a.Residual, f32, "M,N", m, n)
 		if c.err == nil && a.C.Type() != f32 && (a.Acc || a.Residual.Ok()) {
 			c.fail("c %v is %v, want F32 with acc or a residual: a sum is rounded once, when it is complete", a.C, a.C.Type())
+		}
+	}
+	return c.err
+}
+
+func (a MatMulSum) check() error {
+	c := checker{op: a.Label()}
+	if len(a) == 0 {
+		c.fail("there are no products, want at least one")
+	}
+	for i := 0; i < len(a) && c.err == nil; i++ {
+		if err := a.Product(i).check(); err != nil {
+			c.err = fmt.Errorf("%s: product %d: %w", a.Label(), i, err)
+		}
+		c.that(i == 0 || !a[i].Acc && !a[i].Residual.Ok(), "product %d of %d has acc or a residual, want them on product 0 alone: they are added once", i, len(a))
+		if c.err == nil && a[i].C != a[0].C {
+			c.fail("c of product %d is %v from element %d, want that of product 0, %v from element %d", i, a[i].C, a[i].C.Off, a[0].C, a[0].C.Off)
 		}
 	}
 	return c.err

@@ -115,6 +115,22 @@ func (a MatMul) Sizes() (m, n, k int) {
 	return m, n, k
 }
 
+// MatMulSum is C = Σ op(Aᵢ)·op(Bᵢ) over products that share C and may differ in K,
+// such as the gradient of an input that several weights read, dX = Σ dYᵢ·Wᵢᵀ. It
+// means that its products run one after another in this order, all but the first with
+// Acc. A backend may keep the sum in registers in between, which rounds no more and no
+// less, as C is float32 too; in which order it adds within is its own affair, as in one
+// product. Acc and Residual belong to the first product alone. C is no factor of any
+// product, and F32 where there are several.
+type MatMulSum []MatMul
+
+// Product returns product i as it runs after those before it.
+func (a MatMulSum) Product(i int) MatMul {
+	p := a[i]
+	p.Acc = p.Acc || i > 0
+	return p
+}
+
 // RoPE rotates pairs (i, i + D/2) of every head by the angle of its position,
 // Pos0 + t (Su et al., "RoFormer", 2021, in the half-split form). Inverse rotates
 // back, which is also the backward pass. Without Out, or where Out is X itself, the

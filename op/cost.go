@@ -25,6 +25,7 @@ func (a Embedding) Label() string         { return "embedding_forward" }
 func (a EmbeddingBackward) Label() string { return "embedding_backward" }
 func (a RMSNorm) Label() string           { return "rmsnorm_forward" }
 func (a RMSNormBackward) Label() string   { return "rmsnorm_backward" }
+func (a MatMulSum) Label() string         { return "matmul_sum" }
 func (a Attention) Label() string         { return "attention_forward" }
 func (a AttentionBackward) Label() string { return "attention_backward" }
 func (a KVAppend) Label() string          { return "kv_append" }
@@ -123,6 +124,17 @@ func (a MatMul) cost() Cost {
 	c := Cost{2 * int64(m) * int64(n) * int64(k), bytesOf(a.A, a.B, a.C, a.Residual)}
 	if a.Acc {
 		c.Bytes += bytesOf(a.C)
+	}
+	return c
+}
+func (a MatMulSum) cost() (c Cost) {
+	for i, p := range a {
+		if i > 0 {
+			p.C = Tensor{} // written once
+		}
+		k := p.cost()
+		c.FLOPs += k.FLOPs
+		c.Bytes += k.Bytes
 	}
 	return c
 }

@@ -217,6 +217,9 @@ type Fuser interface {
 	// MatMulGroup runs products that do not depend on each other and share A.
 	// The slice is the caller's and is not kept.
 	MatMulGroup(items []MatMul) error
+	// MatMulSum runs products whose sum is C, as the type says. The slice is the
+	// caller's and is not kept.
+	MatMulSum(a MatMulSum) error
 	// GateUp runs Gate = X·WGate, Up = X·WUp, Out = act(Gate)·Up.
 	GateUp(a GateUp) error
 }

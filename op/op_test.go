@@ -288,6 +288,7 @@ func TestOperandGroups(t *testing.T) {
 type fused struct{ *ref.Backend[float32] }
 
 func (fused) MatMulGroup([]op.MatMul) error { return nil }
+func (fused) MatMulSum(op.MatMulSum) error  { return nil }
 func (fused) GateUp(op.GateUp) error        { return nil }
 
 // TestOperandCost wants 16-bit tensors to count as such.

@@ -410,6 +410,26 @@ func (r *Runner) MatMulGroup(items []MatMul) {
 	}
 }
 
+// MatMulSum checks a and runs it; see the type MatMulSum.
+func (r *Runner) MatMulSum(a MatMulSum) {
+	check := a.check()
+	for _, p := range a {
+		check = r.operands(check, a.Label(), p.A, activation(p.B), p.C)
+	}
+	if !r.begin(check) {
+		return
+	}
+	if r.fuser != nil {
+		end(r, a, r.fuser.MatMulSum(a))
+		return
+	}
+	var err error
+	for i := 0; i < len(a) && err == nil; i++ {
+		err = r.b.MatMul(a.Product(i))
+	}
+	end(r, a, err)
+}
+
 // GateUp runs the first half of the feed-forward block.
 func (r *Runner) GateUp(a GateUp) {
 	check := r.operands(a.check(), a.Label(), a.X, activation(a.WGate), activation(a.WUp), a.Gate, a.Up, a.Out)

@@ -94,7 +94,7 @@ func (c Case) Run(r *op.Runner) (res Result) {
 
 // Cases returns the whole table, in the order of args.go.
 func Cases() []Case {
-	return slices.Concat(elementwiseCases(), embeddingCases(), normCases(), matmulCases(), matrixCases(), ropeCases(),
+	return slices.Concat(elementwiseCases(), embeddingCases(), normCases(), matmulCases(), matrixCases(), matmulSumCases(), ropeCases(),
 		attentionCases(), decodeCases(), gluCases(), lossCases(), operandCases(), gradNormCases(), adamCases(), adam8Cases())
 }
 

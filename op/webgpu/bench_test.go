@@ -252,8 +252,7 @@ func (s *stepBench) backward() {
 		r.MatMul(op.MatMul{A: s.dx, B: l.wd.w16, C: s.du, TransB: true})
 		r.MatMul(op.MatMul{A: l.act, B: s.dx, C: l.wd.g, TransA: true, Acc: true})
 		r.GLUBackward(op.GLUBackward{Gate: l.gate, Up: l.up, DOut: s.du, DGate: s.dg, DUp: s.du})
-		r.MatMul(op.MatMul{A: s.dg, B: l.wg.w16, C: s.dxn, TransB: true})
-		r.MatMul(op.MatMul{A: s.du, B: l.wu.w16, C: s.dxn, TransB: true, Acc: true})
+		r.MatMulSum(op.MatMulSum{{A: s.dg, B: l.wg.w16, C: s.dxn, TransB: true}, {A: s.du, B: l.wu.w16, C: s.dxn, TransB: true}})
 		r.MatMulGroup([]op.MatMul{{A: l.xn2, B: s.dg, C: l.wg.g, TransA: true, Acc: true}, {A: l.xn2, B: s.du, C: l.wu.g, TransA: true, Acc: true}})
 		r.RMSNormBackward(op.RMSNormBackward{X: l.mid, W: l.n2.w, DY: s.dxn, RMSInv: l.rms2, DX: s.dx, DW: l.n2.g, AddDX: true})
 		r.MatMul(op.MatMul{A: s.dx, B: l.wo.w16, C: s.rows(s.datt), TransB: true})
@@ -263,9 +262,8 @@ func (s *stepBench) backward() {
 		r.RoPE(op.RoPE{X: s.dq, Table: s.table, Inverse: true})
 		r.RoPE(op.RoPE{X: s.dk, Table: s.table, Inverse: true})
 		dq, dk, dv := s.rows(s.dq), s.rows(s.dk), s.rows(s.dv)
-		r.MatMul(op.MatMul{A: dq, B: l.wq.w16, C: s.dxn, TransB: true})
-		r.MatMul(op.MatMul{A: dk, B: l.wk.w16, C: s.dxn, TransB: true, Acc: true})
-		r.MatMul(op.MatMul{A: dv, B: l.wv.w16, C: s.dxn, TransB: true, Acc: true})
+		r.MatMulSum(op.MatMulSum{{A: dq, B: l.wq.w16, C: s.dxn, TransB: true}, {A: dk, B: l.wk.w16, C: s.dxn, TransB: true},
+			{A: dv, B: l.wv.w16, C: s.dxn, TransB: true}})
 		r.MatMulGroup([]op.MatMul{{A: l.xn, B: dq, C: l.wq.g, TransA: true, Acc: true}, {A: l.xn, B: dk, C: l.wk.g, TransA: true, Acc: true},
 			{A: l.xn, B: dv, C: l.wv.g, TransA: true, Acc: true}})
 		r.RMSNormBackward(op.RMSNormBackward{X: l.x, W: l.n1.w, DY: s.dxn, RMSInv: l.rms, DX: s.dx, DW: l.n1.g, AddDX: true})

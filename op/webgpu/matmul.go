@@ -74,9 +74,7 @@ func (b *Backend) matmulKernel(f matmulForm, t Tile) *kernel {
 // MatMul is C = op(A)·op(B), + C with Acc, + Residual when present.
 func (b *Backend) MatMul(a op.MatMul) error {
 	m, n, k := a.Sizes()
-	if a.Residual.Ok() && !a.Acc && samePlace(a.Residual, a.C) {
-		a.Residual, a.Acc = op.Tensor{}, true
-	}
+	a = addInPlace(a)
 	if needsUnits(a) {
 		return b.matrixMatMul(a)
 	}
@@ -99,6 +97,14 @@ func (b *Backend) MatMul(a op.MatMul) error {
 			return err
 		}
 	}
+}
+
+// addInPlace makes a residual that is C itself Acc, so that no kernel has one tensor twice.
+func addInPlace(a op.MatMul) op.MatMul {
+	if a.Residual.Ok() && !a.Acc && samePlace(a.Residual, a.C) {
+		a.Residual, a.Acc = op.Tensor{}, true
+	}
+	return a
 }
 
 // needsUnits reports whether a product has a tensor that only the matrix units read
@@ -252,6 +258,20 @@ func (b *Backend) MatMulGroup(items []op.MatMul) error {
 	}
 	for _, a := range items {
 		if err := b.MatMul(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MatMulSum runs products whose sum is C: together on the matrix units where all of
+// them belong there, otherwise one after another.
+func (b *Backend) MatMulSum(a op.MatMulSum) error {
+	if !slices.ContainsFunc(a, func(p op.MatMul) bool { return !b.onUnits(p) }) {
+		return b.matrixSum(a)
+	}
+	for i := range a {
+		if err := b.MatMul(a.Product(i)); err != nil {
 			return err
 		}
 	}

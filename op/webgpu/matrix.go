@@ -110,6 +110,12 @@ func (u *matrixUnits) worth(m, n, k int) bool {
 	return u.rounding != tensor.F32 && m >= 32 && n >= 32 && k >= 32
 }
 
+// onUnits reports whether MatMul would run a product on the matrix units.
+func (b *Backend) onUnits(a op.MatMul) bool {
+	m, n, k := a.Sizes()
+	return needsUnits(a) || b.matrix.worth(m, n, k)
+}
+
 // matrixMatMul is MatMul on the matrix units.
 func (b *Backend) matrixMatMul(a op.MatMul) error { return b.matrixGroup([]op.MatMul{a}) }
 
@@ -150,20 +156,17 @@ func matrixGroupSize(items []op.MatMul) int {
 // runMatrixGroup runs products in parts along K. Operands stay as they lie, but for
 // Wᵀ, which is turned; K is padded to whole slices.
 func (b *Backend) runMatrixGroup(items []op.MatMul, tile matrix.Tile, splits int) error {
-	m, _, k := items[0].Sizes()
+	_, _, k := items[0].Sizes()
 	depth := roundUp(k, tile.BK*splits)
-	rows, cols := m, depth
-	if items[0].TransA {
-		rows, cols = depth, roundUp(m, 8)
-	}
-	sa, err := b.operandOf(items[0].A, false, rows, cols)
+	fa, _ := factors(items[0], depth)
+	sa, err := b.operandOf(fa)
 	if err != nil {
 		return err
 	}
 	var sb [maxMatrixGroup]operand
 	for i, a := range items {
-		_, n, _ := a.Sizes()
-		if sb[i], err = b.operandOf(a.B, a.TransB, depth, roundUp(n, 8)); err != nil {
+		_, fb := factors(a, depth)
+		if sb[i], err = b.operandOf(fb); err != nil {
 			return err
 		}
 	}
@@ -173,6 +176,17 @@ func (b *Backend) runMatrixGroup(items []op.MatMul, tile matrix.Tile, splits int
 		}
 	}
 	return nil
+}
+
+// factors are what a product over depth of K, at least its own, multiplies. Rows are
+// whole vectors.
+func factors(a op.MatMul, depth int) (fa, fb factor) {
+	m, n, _ := a.Sizes()
+	fa = factor{t: a.A, rows: m, cols: depth}
+	if a.TransA {
+		fa.rows, fa.cols = depth, roundUp(m, 8)
+	}
+	return fa, factor{t: a.B, turn: a.TransB, rows: depth, cols: roundUp(n, 8)}
 }
 
 func roundUp(n, unit int) int { return ceil(n, unit) * unit }

@@ -117,7 +117,7 @@ func (b *Backend) attentionConverts(tensors ...op.Tensor) bool {
 func (b *Backend) attentionOperands(tensors ...op.Tensor) (o [5]operand, err error) {
 	for i, t := range tensors {
 		rows, cols := t.Dims[0]*t.Dims[1], t.Dims[2]*t.Dims[3]
-		if o[i], err = b.operandOf(t.Reshape(rows, cols), false, rows, cols); err != nil {
+		if o[i], err = b.operandOf(factor{t: t.Reshape(rows, cols), rows: rows, cols: cols}); err != nil {
 			return o, err
 		}
 	}

@@ -134,17 +134,50 @@ func (v *conversions) use(mem *gpu.Buffer) {
 	}
 }
 
-// operandOf returns a tensor, or with turn its transpose, as 16-bit floats with the
-// given numbers of rows and columns, at least its own; what is added is zero. A
-// tensor that is like this already is read where it is.
-func (b *Backend) operandOf(t op.Tensor, turn bool, rows, cols int) (operand, error) {
-	from, offset, bytes := place(t)
-	if t.Type() == b.matrix.rounding && !turn && rows == t.Rows() && cols == t.Cols() && offset%b.dev.Limits().StorageAlign == 0 {
-		return operand{from, offset, bytes, cols}, nil
+// factor is a tensor as a product reads it, or with turn its transpose: 16-bit floats
+// with the given numbers of rows and columns, at least its own; what is added is zero.
+type factor struct {
+	t          op.Tensor
+	turn       bool
+	rows, cols int
+}
+
+// asItLies returns a tensor that is a factor already as an operand.
+func (b *Backend) asItLies(f factor) (o operand, ok bool) {
+	from, offset, bytes := place(f.t)
+	ok = f.t.Type() == b.matrix.rounding && !f.turn && f.rows == f.t.Rows() && f.cols == f.t.Cols() && offset%b.dev.Limits().StorageAlign == 0
+	return operand{from, offset, bytes, f.cols}, ok
+}
+
+// operandRoom counts the places that operands which are needed together take.
+type operandRoom struct{ small, large int }
+
+// fits takes places for factors that do not lie in memory as they are read, and
+// reports whether there were enough.
+func (b *Backend) fits(r *operandRoom, fs ...factor) bool {
+	for _, f := range fs {
+		switch _, ok := b.asItLies(f); {
+		case ok:
+		case 2*uint64(f.rows)*uint64(f.cols) >= largeOperand:
+			r.large++
+		default:
+			r.small++
+		}
 	}
+	return r.small <= ringSize && r.large <= largeRing
+}
+
+// operandOf returns a factor in memory: the tensor where it is, or a copy that was
+// made of it before or is made now.
+func (b *Backend) operandOf(f factor) (operand, error) {
+	if o, ok := b.asItLies(f); ok {
+		return o, nil
+	}
+	t := f.t
+	from, offset, bytes := place(t)
 	v := &b.matrix.converted
 	c := conversion{from: from, offset: offset, to: offset + bytes, rows: t.Rows(), cols: t.Cols(),
-		turn: turn, outRows: rows, width: cols, typ: b.matrix.rounding}
+		turn: f.turn, outRows: f.rows, width: f.cols, typ: b.matrix.rounding}
 	for _, h := range v.held {
 		c.mem = h.mem
 		if h == c {
