@@ -2,8 +2,8 @@ package model
 
 import "tezgah/op"
 
-// block is one layer: its parameters, its activations, and the groups of
-// matrix products that share their left operand.
+// block is one layer: its parameters, its activations, the groups of matrix
+// products that share their left operand, and the sums of products.
 type block struct {
 	w  blockParams // as forward and dX products read them
 	dw blockParams // gradients; absent where the weights are frozen
@@ -18,6 +18,9 @@ type block struct {
 	gateUp   []op.MatMul // gate, up = y2·{w_gate, w_up}
 	dqkv     []op.MatMul // {dwq, dwk, dwv} += y1ᵀ·{dq, dk, dv}
 	dgateDup []op.MatMul // {dw_gate, dw_up} += y2ᵀ·{dgate, dup}
+
+	dy1 op.MatMulSum // dq·wqᵀ + dk·wkᵀ + dv·wvᵀ; C is absent without attnDX
+	dy2 op.MatMulSum // dgate·w_gateᵀ + dup·w_upᵀ; C is absent without ffnDX
 }
 
 // blockParams are one layer's parameters, or their gradients.
@@ -89,7 +92,7 @@ func (g *Graph) attentionForward(b *block) {
 // gradient of xMid in dx and leaves the gradient of x there.
 func (g *Graph) attentionBackward(b *block) {
 	r, s := g.r, &g.back
-	attn, dattn, dq, dk, dv := rowsOf(b.attn), rowsOf(s.dattn), rowsOf(s.dqBack), rowsOf(s.dkBack), rowsOf(s.dv)
+	attn, dattn := rowsOf(b.attn), rowsOf(s.dattn)
 	// xMid = x + attn·wo; the gradient of x begins as dx itself.
 	g.weightGrad(attn, s.dx, b.dw.wo)                           // dwo += attnᵀ·dx
 	g.linearBackward(b.w.wo, b.low.o, attn, s.dx, dattn, false) // dattn = dx·woᵀ
@@ -100,23 +103,12 @@ func (g *Graph) attentionBackward(b *block) {
 	r.RoPE(op.RoPE{X: s.dq, Out: s.dqBack, Table: g.rope, Inverse: true})
 	r.RoPE(op.RoPE{X: s.dk, Out: s.dkBack, Table: g.rope, Inverse: true})
 	// q, k, v = y1·{wq, wk, wv}
-	dy := wanted(s.dy, b.attnDX)
-	g.weightGrads(b.dqkv)                                  // dwq, dwk, dwv +=
-	g.linearBackward(b.w.wq, b.low.q, b.y1, dq, dy, false) // dy = dq·wqᵀ
-	g.linearBackward(b.w.wk, b.low.k, b.y1, dk, dy, true)  // dy += dk·wkᵀ
-	g.linearBackward(b.w.wv, b.low.v, b.y1, dv, dy, true)  // dy += dv·wvᵀ
+	g.weightGrads(b.dqkv)                                     // dwq, dwk, dwv +=
+	g.linearsBackward(b.dy1, b.y1, b.low.q, b.low.k, b.low.v) // dy = dq·wqᵀ + dk·wkᵀ + dv·wvᵀ
 	if b.attnDX {
-		r.RMSNormBackward(op.RMSNormBackward{X: b.x, W: b.attnGain, DY: dy, RMSInv: b.rms1, // y1 = norm(x)
+		r.RMSNormBackward(op.RMSNormBackward{X: b.x, W: b.attnGain, DY: s.dy, RMSInv: b.rms1, // y1 = norm(x)
 			DX: s.dx, AddDX: true, DW: b.dw.attnNorm}) // dx +=, dattn_norm +=
 	}
-}
-
-// wanted is t, or absent when nobody needs it.
-func wanted(t op.Tensor, need bool) op.Tensor {
-	if !need {
-		return op.Tensor{}
-	}
-	return t
 }
 
 // weightGrad adds a weight's gradient, dw += xᵀ·dy, unless it is frozen.
@@ -161,12 +153,10 @@ func (g *Graph) ffnBackward(b *block) {
 	// glu = act(gate)·up; dgate and dup are written, dup perhaps over dglu.
 	r.GLUBackward(op.GLUBackward{Gate: b.gate, Up: b.up, DOut: dglu, DGate: s.dgate, DUp: dup, Act: g.act})
 	// gate, up = y2·{w_gate, w_up}
-	dy := wanted(s.dy, b.ffnDX)
-	g.weightGrads(b.dgateDup)                                         // dw_gate, dw_up +=
-	g.linearBackward(b.w.wGate, b.low.gate, b.y2, s.dgate, dy, false) // dy = dgate·w_gateᵀ
-	g.linearBackward(b.w.wUp, b.low.up, b.y2, dup, dy, true)          // dy += dup·w_upᵀ
+	g.weightGrads(b.dgateDup)                            // dw_gate, dw_up +=
+	g.linearsBackward(b.dy2, b.y2, b.low.gate, b.low.up) // dy = dgate·w_gateᵀ + dup·w_upᵀ
 	if b.ffnDX {
-		r.RMSNormBackward(op.RMSNormBackward{X: b.xMid, W: b.ffnGain, DY: dy, RMSInv: b.rms2, // y2 = norm(xMid)
+		r.RMSNormBackward(op.RMSNormBackward{X: b.xMid, W: b.ffnGain, DY: s.dy, RMSInv: b.rms2, // y2 = norm(xMid)
 			DX: s.dx, AddDX: true, DW: b.dw.ffnNorm}) // dx +=, dffn_norm +=
 	}
 }

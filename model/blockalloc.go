@@ -63,6 +63,35 @@ func (g *Graph) linkGroups() {
 	}
 }
 
+// linkSums prepares the gradients of the norms' outputs, which need the scratch
+// tensors too. Frozen weights have them as well.
+func (g *Graph) linkSums() {
+	s := &g.back
+	for l := range g.blocks {
+		b := &g.blocks[l]
+		dy := wanted(s.dy, b.attnDX)
+		b.dy1 = op.MatMulSum{
+			{A: rowsOf(s.dqBack), B: b.w.wq, TransB: true, C: dy},
+			{A: rowsOf(s.dkBack), B: b.w.wk, TransB: true, C: dy},
+			{A: rowsOf(s.dv), B: b.w.wv, TransB: true, C: dy},
+		}
+		dy = wanted(s.dy, b.ffnDX)
+		_, dup := s.gluGrads(b)
+		b.dy2 = op.MatMulSum{
+			{A: s.dgate, B: b.w.wGate, TransB: true, C: dy},
+			{A: dup, B: b.w.wUp, TransB: true, C: dy},
+		}
+	}
+}
+
+// wanted is t, or absent when nobody needs it.
+func wanted(t op.Tensor, need bool) op.Tensor {
+	if !need {
+		return op.Tensor{}
+	}
+	return t
+}
+
 func suffixOf(l int, shared bool) string {
 	if shared {
 		return ""

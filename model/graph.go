@@ -132,6 +132,7 @@ func newGraph(mem *memory, r *op.Runner, p *Params, opt TrainOptions) (*Graph, e
 	g.newHead()
 	if p.trains() {
 		g.newScratch()
+		g.linkSums()
 	}
 	if p.opt.Grads {
 		g.linkGroups()

@@ -237,6 +237,20 @@ func (g *Graph) linearBackward(w op.Tensor, low *lowRank, x, dy, dx op.Tensor, a
 	}
 }
 
+// linearsBackward undoes several y = x·w + u·b of one x, each as linearBackward
+// does. terms are the products dy·wᵀ, whose sum is dx, and low the low-rank parts; where
+// there is none of these the sum is one operation.
+func (g *Graph) linearsBackward(terms op.MatMulSum, x op.Tensor, low ...*lowRank) {
+	dx := terms[0].C
+	if dx.Ok() && !slices.ContainsFunc(low, func(t *lowRank) bool { return t != nil }) {
+		g.r.MatMulSum(terms)
+		return
+	}
+	for i, p := range terms {
+		g.linearBackward(p.B, low[i], x, p.A, dx, i > 0)
+	}
+}
+
 // blockLow are the low-rank parts of one layer's matrices, nil where there is
 // none.
 type blockLow struct{ q, k, v, o, gate, up, down *lowRank }

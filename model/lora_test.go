@@ -295,6 +295,36 @@ func TestLoRAWork(t *testing.T) {
 	}
 }
 
+// TestInputGradientsAreSums counts the sums of a micro-step: one for a layer's
+// queries, keys and values and one for its gate and up, but where an adapter's part
+// stands between their products or nothing below is trained.
+func TestInputGradientsAreSums(t *testing.T) {
+	c := tinyTied.WithDefaults()
+	for targets, want := range map[string]int{"none": 2 * c.Layers, "q,down": c.Layers, "up,o": c.Layers - 1, "all": 0, "down": 2 * (c.Layers - 1)} {
+		o := ParamOptions{Grads: true}
+		if targets != "none" {
+			o.LoRA = loraOf(3, targets)
+		}
+		p := cpuParams(t, 1, tinyTied, o)
+		g := must[*Graph](t)(NewGraph(p.r, p, TrainOptions{Batch: 2, Context: 7}))
+		tokens, to := batchOf(tinyTied, 2, 7, 3)
+		var profile op.Profile
+		p.r.SetProfile(&profile)
+		if err := g.MicroStep(tokens, to, nil, 1); err != nil {
+			t.Fatal(err)
+		}
+		sums := 0
+		for _, row := range profile.Rows() {
+			if row.Label == (op.MatMulSum{}).Label() {
+				sums = row.Calls
+			}
+		}
+		if sums != want {
+			t.Errorf("adapters on %s: %d sums, want %d", targets, sums, want)
+		}
+	}
+}
+
 // TestLoRAMemory: what is predicted is allocated, and it is far less than full
 // training needs.
 func TestLoRAMemory(t *testing.T) {
