@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"time"
 
 	"tezgah/gpu"
 	"tezgah/op/webgpu/matrix"
@@ -94,7 +93,7 @@ func (c attentionClass) String() string {
 	return fmt.Sprintf("%s-%v-%d-%d-%v", attentionNames[c.part], c.input, c.d, c.t, c.doc)
 }
 
-const attentionSubject = "attention-tiles-v1"
+const attentionSubject = "attention-tiles-v2"
 
 // attentionTileFor returns the tile for a call: the one that ran fastest here when it
 // was measured, or the first that fits.
@@ -140,9 +139,7 @@ func (b *Backend) measureAttentionTiles(a attentionCall, fit []matrix.AttentionT
 	}
 	b.tuner.busy = true
 	defer func() { b.tuner.busy = false }()
-	run := func(t matrix.AttentionTile) (time.Duration, error) {
-		return b.timeKernels(func() error { return b.runAttention(a, t) })
-	}
+	run := func(t matrix.AttentionTile) error { return b.runAttention(a, t) }
 	var kernels []*kernel
 	for _, t := range fit {
 		kernels = append(kernels, b.matrixAttentionKernel(a.part, t, a.q.Dims[3], a.doc, a.half))

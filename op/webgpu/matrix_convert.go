@@ -138,8 +138,8 @@ func (v *conversions) use(mem *gpu.Buffer) {
 // with the given numbers of rows and columns, at least its own; what is added is zero.
 type factor struct {
 	t          op.Tensor
-	turn       bool
 	rows, cols int
+	turn       bool
 }
 
 // asItLies returns a tensor that is a factor already as an operand.
@@ -199,13 +199,10 @@ func (b *Backend) operandOf(f factor) (operand, error) {
 // runConversion fills an operand.
 func (b *Backend) runConversion(t op.Tensor, o conversion) error {
 	plain := !o.turn && o.outRows == o.rows && o.width == o.cols
-	exact := o.turn && o.outRows == o.cols && o.width == o.rows && o.rows%64 == 0 && o.cols%32 == 0
 	name := "matrix_cast"
 	switch {
 	case plain:
 		name = "matrix_cast_flat"
-	case exact:
-		name = "matrix_cast_turn"
 	case o.turn:
 		name = "matrix_cast_t"
 	}
@@ -220,10 +217,7 @@ func (b *Backend) runConversion(t op.Tensor, o conversion) error {
 		return c.threads(o.rows * o.cols / 8)
 	}
 	c.words(uint32(o.rows), uint32(o.cols), uint32(o.outRows), uint32(o.width))
-	switch {
-	case exact:
-		return c.grid(uint32(o.cols/32), uint32(o.rows/64), 1)
-	case o.turn:
+	if o.turn {
 		return c.grid(uint32(ceil(o.outRows, 32)), uint32(ceil(o.width, 64)), 1)
 	}
 	return c.threads(o.outRows * o.width / 8)

@@ -5,9 +5,17 @@ import (
 	"tezgah/op/webgpu/matrix"
 )
 
-// matrixSum runs products whose sum is C, with as many operands made ready together
-// as scratch memory holds.
+// matrixSum runs products whose sum is C: in one dispatch that keeps the sum in
+// registers where it can, otherwise one after another, with as many operands made
+// ready together as scratch memory holds.
 func (b *Backend) matrixSum(items op.MatMulSum) error {
+	if l, ok, err := b.sumTogether(items); ok || err != nil {
+		if err == nil {
+			first := [1]op.MatMul{addInPlace(items.Product(0))}
+			err = b.launch(&l, first[:])
+		}
+		return err
+	}
 	for from := 0; from < len(items); {
 		n, err := b.matrixTerms(items, from)
 		if err != nil {
@@ -18,13 +26,52 @@ func (b *Backend) matrixSum(items op.MatMulSum) error {
 	return nil
 }
 
+// sumTogether makes one dispatch of a sum. ok is false when it is to run in several:
+// it has too many terms or different forms, too few tiles to fill the device without
+// parts along K, or no places for all operands.
+func (b *Backend) sumTogether(items op.MatMulSum) (l launch, ok bool, err error) {
+	if len(items) < 2 || len(items) > maxProducts {
+		return l, false, nil
+	}
+	var room operandRoom
+	m, n, all := 0, 0, 0
+	for _, a := range items {
+		var k int
+		m, n, k = a.Sizes()
+		all += roundUp(k, 32)
+		fa, fb := factors(a, depthOf(a))
+		if a.TransA != items[0].TransA || a.TransB != items[0].TransB || !b.fits(&room, fa, fb) {
+			return l, false, nil
+		}
+	}
+	if ceil(m, 128)*ceil(n, 128) < matrixSlots && matrixSplits(m, n, all, b.dev.Limits().BindingSize) > 1 {
+		return l, false, nil
+	}
+	l.form, l.splits = b.formOf(items[0]), 1
+	l.form.pairs = len(items)
+	l.tile = b.matrixTile(l.form, m, n, all, 1)
+	for i, a := range items {
+		_, _, k := a.Sizes()
+		t := &l.terms[i]
+		t.depth = roundUp(k, l.tile.BK)
+		fa, fb := factors(a, t.depth)
+		if t.a, err = b.operandOf(fa); err == nil {
+			t.b, err = b.operandOf(fb)
+		}
+		if err != nil {
+			return l, false, err
+		}
+	}
+	return l, true, nil
+}
+
 // matrixTerm is a product of a sum on the matrix units.
 type matrixTerm struct {
 	op.MatMul
 	tile          matrix.Tile
 	splits, depth int
 	fa, fb        factor
-	sa, sb        operand
+	launch        launch
 }
 
 // maxMatrixTerms are products of a sum that run together; a step has three at most.
@@ -45,15 +92,18 @@ func (b *Backend) matrixTerms(items op.MatMulSum, from int) (n int, err error) {
 	}
 	for i := range terms[:n] {
 		t := &terms[i]
-		if t.sa, err = b.operandOf(t.fa); err == nil {
-			t.sb, err = b.operandOf(t.fb)
+		l := &t.launch
+		l.form, l.tile, l.splits, l.terms[0].depth = b.formOf(t.MatMul), t.tile, t.splits, t.depth
+		if l.terms[0].a, err = b.operandOf(t.fa); err == nil {
+			l.terms[0].b, err = b.operandOf(t.fb)
 		}
 		if err != nil {
 			return n, err
 		}
 	}
-	for _, t := range terms[:n] {
-		if err := b.matrixProduct(t.MatMul, t.tile, t.sa, t.sb, t.depth, t.splits); err != nil {
+	for i := range terms[:n] {
+		one := [1]op.MatMul{terms[i].MatMul}
+		if err := b.launch(&terms[i].launch, one[:]); err != nil {
 			return n, err
 		}
 	}
@@ -64,7 +114,7 @@ func (b *Backend) matrixTerms(items op.MatMulSum, from int) (n int, err error) {
 func (b *Backend) matrixTerm(a op.MatMul) matrixTerm {
 	m, n, k := a.Sizes()
 	t := matrixTerm{MatMul: addInPlace(a), splits: matrixSplits(m, n, k, b.dev.Limits().BindingSize)}
-	t.tile = b.matrixTile(b.matrix.fragments[b.matrix.rounding], a.TransA, m, n, k, t.splits)
+	t.tile = b.matrixTile(b.formOf(a), m, n, k, t.splits)
 	t.depth = roundUp(k, t.tile.BK*t.splits)
 	t.fa, t.fb = factors(a, t.depth)
 	return t

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"testing"
 
 	"tezgah/gpu"
@@ -46,7 +47,7 @@ func TestMatrixProducts(t *testing.T) {
 	}
 }
 
-// TestMatrixTilesAddInOneOrder: the tuner's choice changes no bit, nor how A lies.
+// TestMatrixTilesAddInOneOrder: the tuner's choice changes no bit, nor how A and B lie.
 func TestMatrixTilesAddInOneOrder(t *testing.T) {
 	b := matrixBackend(t)
 	input := b.Rounding()[0]
@@ -56,24 +57,25 @@ func TestMatrixTilesAddInOneOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := b.newTrial(matmulForm{transA: true}, 64, 96, 200)
+	other, err := b.newTrial(matmulForm{transA: true, transB: true}, 64, 96, 200)
 	defer other.free(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(3, 4))
-	va, vt, vb := make([]float32, 64*200), make([]float32, 64*200), make([]float32, 200*96)
+	va, ta, vb, tb := make([]float32, 64*200), make([]float32, 64*200), make([]float32, 200*96), make([]float32, 200*96)
 	for i := range va {
 		va[i] = float32(r.NormFloat64())
-		vt[i%200*64+i/200] = va[i]
+		ta[i%200*64+i/200] = va[i]
 	}
 	for i := range vb {
 		vb[i] = float32(r.NormFloat64())
+		tb[i%96*200+i/96] = vb[i]
 	}
 	for _, w := range []struct {
 		x op.Tensor
 		v []float32
-	}{{p.a, va}, {p.b, vb}, {other.a, vt}} {
+	}{{p.a, va}, {p.b, vb}, {other.a, ta}, {other.b, tb}} {
 		if err := b.Write(w.x, gpu.Bytes(w.v)); err != nil {
 			t.Fatal(err)
 		}
@@ -83,10 +85,13 @@ func TestMatrixTilesAddInOneOrder(t *testing.T) {
 	}
 	var first []float32
 	tiles := b.matrixTiles(f)
-	for i := range 2 * len(tiles) {
-		tile, a := tiles[i/2], op.MatMul{A: p.a, B: p.b, C: p.c}
-		if i%2 == 1 {
+	for i := range 4 * len(tiles) {
+		tile, a := tiles[i/4], op.MatMul{A: p.a, B: p.b, C: p.c}
+		if i&1 != 0 {
 			a.A, a.TransA = other.a, true
+		}
+		if i&2 != 0 {
+			a.B, a.TransB = other.b, true
 		}
 		if err := b.runMatrixGroup([]op.MatMul{a}, tile, 1); err != nil {
 			t.Fatalf("%v: %v", tile, err)
@@ -100,7 +105,7 @@ func TestMatrixTilesAddInOneOrder(t *testing.T) {
 		}
 		for i := range got {
 			if math.Float32bits(got[i]) != math.Float32bits(first[i]) {
-				t.Fatalf("%v, A turned %v: element %d is %v, with the first tile %v", tile, a.TransA, i, got[i], first[i])
+				t.Fatalf("%v, A turned %v, B turned %v: element %d is %v, with the first tile %v", tile, a.TransA, a.TransB, i, got[i], first[i])
 			}
 		}
 	}
@@ -283,4 +288,48 @@ func rounded(v []float32, t tensor.DType) []uint16 {
 		}
 	}
 	return out
+}
+
+// TestGroupsAndSumsAreOneDispatch: products of one A, and products that are added.
+func TestGroupsAndSumsAreOneDispatch(t *testing.T) {
+	b := matrixBackend(t)
+	defer b.Close()
+	input := b.Rounding()[len(b.Rounding())-1]
+	if err := b.RoundProducts(input); err != nil {
+		t.Fatal(err)
+	}
+	x := func(rows, cols int) op.Tensor { return tensorOn(t, b, input, rows, cols) }
+	c := func() op.Tensor { return tensorOn(t, b, tensor.F32, 64, 96) }
+	a, w, sum := x(64, 64), x(64, 96), c()
+	for _, s := range []struct {
+		kernel string
+		run    func() error
+	}{
+		{"_group3", func() error {
+			return b.MatMulGroup([]op.MatMul{{A: a, B: w, C: c()}, {A: a, B: w, C: c()}, {A: a, B: w, C: c()}})
+		}},
+		{"_group2_to16", func() error {
+			return b.MatMulGroup([]op.MatMul{{A: a, B: w, C: x(64, 96)}, {A: a, B: w, C: c()}})
+		}},
+		{"_sum3", func() error {
+			return b.MatMulSum(op.MatMulSum{{A: a, B: w, C: sum}, {A: a, B: w, C: sum}, {A: a, B: w, C: sum}})
+		}},
+		{"_nt_sum2", func() error {
+			return b.MatMulSum(op.MatMulSum{{A: a, B: x(96, 64), TransB: true, C: sum, Acc: true}, {A: a, B: x(96, 64), TransB: true, C: sum}})
+		}},
+	} {
+		if ok, err := b.StartTiming(); err != nil || !ok {
+			t.Skipf("no clock: %v", err)
+		}
+		if err := s.run(); err != nil {
+			t.Fatal(err)
+		}
+		times, err := b.StopTiming()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(times) != 1 || !strings.HasSuffix(times[0].Kernel, s.kernel) {
+			t.Errorf("got %v, want one kernel %s", times, s.kernel)
+		}
+	}
 }

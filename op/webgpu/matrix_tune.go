@@ -16,32 +16,29 @@ import (
 // matrixShape is what a tile is chosen for. How the tiles of a product fill the
 // device depends on its exact size.
 type matrixShape struct {
-	input           tensor.DType
-	turned          bool // A
-	m, n, k, splits int
+	input            tensor.DType
+	turnedA, turnedB bool
+	m, n, k, splits  int
 }
 
 func (s matrixShape) String() string {
-	form := "nn"
-	if s.turned {
-		form = "tn"
-	}
-	return fmt.Sprintf("%v-%s-%dx%dx%d-%d", s.input, form, s.m, s.n, s.k, s.splits)
+	mark := map[bool]string{false: "n", true: "t"}
+	return fmt.Sprintf("%v-%s%s-%dx%dx%d-%d", s.input, mark[s.turnedA], mark[s.turnedB], s.m, s.n, s.k, s.splits)
 }
 
-const matrixSubject = "matrix-tiles-v3"
+const matrixSubject = "matrix-tiles-v4"
 
-// matrixTile returns the tile for products of m rows and n columns in all: the
-// one that ran fastest here when it was measured, or the first that is not larger
+// matrixTile returns the tile for products of m rows and n columns in all, over k in
+// all: the one that ran fastest here when it was measured, or the first that is not larger
 // than the result. Tiles add along K in the same order, so the choice changes no
 // bit.
-func (b *Backend) matrixTile(f matrix.Fragment, turned bool, m, n, k, splits int) matrix.Tile {
+func (b *Backend) matrixTile(f productForm, m, n, k, splits int) matrix.Tile {
 	u := &b.matrix
-	shape := matrixShape{u.rounding, turned, m, n, k, splits}
+	shape := matrixShape{f.input, f.turnedA, f.turnedB, m, n, k, splits}
 	if t, ok := u.tiles[shape]; ok {
 		return t
 	}
-	fit := b.matrixTiles(f)
+	fit := b.matrixTiles(u.fragments[f.input])
 	best := fit[len(fit)-1]
 	if i := slices.IndexFunc(fit, func(t matrix.Tile) bool { return t.BM <= roundUp(m, 32) && t.BN <= roundUp(n, 32) }); i >= 0 {
 		best = fit[i]
@@ -85,46 +82,62 @@ func (b *Backend) tunedMatrixTile(fit []matrix.Tile, shape matrixShape, otherwis
 func (b *Backend) measureMatrixTiles(fit []matrix.Tile, s matrixShape) (best matrix.Tile, ok bool) {
 	b.tuner.busy = true
 	defer func() { b.tuner.busy = false }()
-	p, err := b.newTrial(matmulForm{transA: s.turned}, s.m, s.n, s.k)
+	p, err := b.newTrial(matmulForm{transA: s.turnedA, transB: s.turnedB}, s.m, s.n, s.k)
 	defer p.free(b)
 	if err != nil {
 		return best, false
 	}
-	run := func(t matrix.Tile) (time.Duration, error) {
-		return b.timeKernels(func() error {
-			return b.runMatrixGroup([]op.MatMul{{A: p.a, TransA: s.turned, B: p.b, C: p.c}}, t, s.splits)
-		})
-	}
+	product := []op.MatMul{{A: p.a, TransA: s.turnedA, B: p.b, TransB: s.turnedB, C: p.c}}
+	run := func(t matrix.Tile) error { return b.runMatrixGroup(product, t, s.splits) }
 	fit = slices.DeleteFunc(slices.Clone(fit), func(t matrix.Tile) bool {
 		return t.BM >= 2*roundUp(s.m, 32) || t.BN >= 2*roundUp(s.n, 32) // most of it would be padding
 	})
 	var kernels []*kernel
 	for _, t := range fit {
-		kernels = append(kernels, b.matrixKernel(t, s.input, s.turned, false))
+		kernels = append(kernels, b.matrixKernel(t, b.formOf(product[0])))
 	}
 	b.prepare(kernels)
 	return fastest(b, fit, run)
 }
 
+// busyTime is how long the device works on one tile without a pause. GPUs lower their
+// clock between short pieces of work, and then not the fastest tile wins but the one
+// that asks least of the memory.
+const busyTime = time.Millisecond
+
 // fastest runs every tile that compiles, in rounds, so that a slow moment does not
 // hit one alone, and returns the one with the shortest time.
-func fastest[T any](b *Backend, fit []T, run func(T) (time.Duration, error)) (best T, ok bool) {
+func fastest[T any](b *Backend, fit []T, run func(T) error) (best T, ok bool) {
+	timed := func(t T, times int) (time.Duration, error) {
+		start := time.Now()
+		for range times {
+			if err := run(t); err != nil {
+				return 0, err
+			}
+		}
+		err := b.Sync()
+		return time.Since(start), err
+	}
 	fit = slices.DeleteFunc(slices.Clone(fit), func(t T) bool {
-		_, err := run(t) // compiles
+		_, err := timed(t, 1) // compiles
 		return err != nil
 	})
 	if len(fit) == 0 {
 		return best, false
 	}
-	for begun := time.Now(); time.Since(begun) < b.warmTime()/3; { // clocks fell while the host compiled
-		if _, err := run(fit[0]); err != nil {
+	once := time.Duration(math.MaxInt64)
+	for begun := time.Now(); time.Since(begun) < b.warmTime()/3 || once == math.MaxInt64; { // clocks fell while the host compiled
+		d, err := timed(fit[0], 4)
+		if err != nil {
 			return best, false
 		}
+		once = min(once, d/4)
 	}
+	times := int(max(1, min(64, busyTime/max(once, 1))))
 	shortest := make([]time.Duration, len(fit))
 	for round := range 5 {
 		for i, t := range fit {
-			d, err := run(t)
+			d, err := timed(t, times)
 			if err != nil {
 				return best, false
 			}
@@ -199,28 +212,28 @@ func (b *Backend) matrixPeak() (float64, error) {
 	return 2 * float64(n) * float64(n) * float64(n) / seconds(shortest), errors.Join(err, stopErr)
 }
 
+// matrixSlots is how many workgroups of 128 × 128 a large GPU runs at once.
+const matrixSlots = 264
+
 // matrixSplits is in how many parts along K products of m rows and n columns in
 // all are cut, so that their tiles fill a large GPU in whole waves. It looks at
 // the shape alone: parts decide the order of the sum.
 func matrixSplits(m, n, k int, bindingBytes uint64) int {
-	const (
-		slots = 264 // workgroups of 128 × 128 that a large GPU runs at once
-		// The parts are written and read once and the result is written: 8·s + 4
-		// bytes for 2·k FLOPs an element. A large GPU does 200 TFLOP/s and 4 TB/s.
-		flopsPerByte = 200.0 / 4
-	)
+	// The parts are written and read once and the result is written: 8·s + 4 bytes for
+	// 2·k FLOPs an element. A large GPU does 200 TFLOP/s and 4 TB/s.
+	const flopsPerByte = 200.0 / 4
 	tiles := ceil(m, 128) * ceil(n, 128)
 	best, bestGain := 1, 0.0
 	for s := 1; s <= 16 && s*512 <= k && uint64(4*s)*uint64(roundUp(m, 256))*uint64(roundUp(n, 256)) <= min(bindingBytes, 256<<20); s++ {
 		if k%32 == 0 && k%(32*s) != 0 {
 			continue // the operands would need padding, and copies of their own
 		}
-		waves := float64(tiles*s) / slots
+		waves := float64(tiles*s) / matrixSlots
 		gain := waves / math.Ceil(waves)
 		if s > 1 {
 			gain -= flopsPerByte * float64(8*s+4) / float64(2*k)
 		}
-		if gain > bestGain+0.02 {
+		if gain > 1.2*bestGain { // tiles of other shapes fill the waves of fewer parts better
 			best, bestGain = s, gain
 		}
 	}

@@ -153,7 +153,7 @@ func TestMirrorHasTheBitsOfAConversion(t *testing.T) {
 		weights, g := f32("w", n), f32("g", n)
 		op.WriteSlice(r, weights, w)
 		b.matrix.rounding = typ
-		o, err := b.operandOf(weights.Reshape(16, 64), false, 16, 64)
+		o, err := b.operandOf(factor{t: weights.Reshape(16, 64), rows: 16, cols: 64})
 		b.matrix.rounding = tensor.F32
 		if err != nil {
 			t.Fatal(err)

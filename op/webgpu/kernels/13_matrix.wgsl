@@ -55,37 +55,6 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   }
 }
 
-// --- KERNEL: matrix_cast_turn ---
-// out = srcᵀ without padding: rows of src are a multiple of 64, cols of 32. A
-// workgroup does 64 rows × 32 columns of src; grid (cols/32, rows/64).
-@group(0) @binding(0) var<storage, read> src: array<ST4>;
-@group(0) @binding(1) var<storage, read_write> out: array<vec4<u32>>;
-@group(0) @binding(2) var<uniform> dims: CastDims;
-
-const STEP: u32 = 33u;   // 32 columns and one, against bank conflicts
-var<workgroup> tile: array<f32, 64u * STEP>;
-
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-  let row0 = wid.y * 64u;
-  let col0 = wid.x * 32u;
-  for (var i = 0u; i < 2u; i++) {
-    let r = lid / 8u + i * 32u;
-    let c = lid % 8u * 4u;
-    let v = wide(src[((row0 + r) * dims.cols + col0 + c) / 4u]);
-    tile[r * STEP + c] = v.x;
-    tile[r * STEP + c + 1u] = v.y;
-    tile[r * STEP + c + 2u] = v.z;
-    tile[r * STEP + c + 3u] = v.w;
-  }
-  workgroupBarrier();
-  let c = lid / 8u;
-  let r = lid % 8u * 8u;
-  let at = r * STEP + c;
-  out[((col0 + c) * dims.rows + row0 + r) / 8u] = vec4<u32>(pair(tile[at], tile[at + STEP]), pair(tile[at + 2u * STEP], tile[at + 3u * STEP]),
-    pair(tile[at + 4u * STEP], tile[at + 5u * STEP]), pair(tile[at + 6u * STEP], tile[at + 7u * STEP]));
-}
-
 // --- KERNEL: matrix_cast ---
 // out (out_rows, out_cols) = src (rows, cols). Eight elements of out per thread,
 // 1-D dispatch over out_rows·out_cols/8.

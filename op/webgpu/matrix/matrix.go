@@ -57,12 +57,12 @@ type Fragment struct{ M, N, K, Threads int }
 // Threads of a workgroup.
 func (t Tile) Threads(f Fragment) int { return t.BM / t.WM * (t.BN / t.WN) * f.Threads }
 
-// Memory is the workgroup memory that the tile takes, in bytes: a slice of A, as it
-// is or turned, and one of B with 16 bytes between rows, or at the end a row of
-// fragments for each subgroup with 32 bytes between rows.
+// Memory is the workgroup memory that the tile takes, in bytes: slices of A and B, as
+// they are or turned, with 16 bytes between rows, or at the end a row of fragments for
+// each subgroup with 32 bytes between rows.
 func (t Tile) Memory(f Fragment) int {
-	a := max(t.BM*(2*t.BK+16), t.BK*(2*t.BM+16))
-	return max(a+t.BK*(2*t.BN+16), t.Threads(f)/f.Threads*f.M*(4*t.WN+32))
+	slice := func(n int) int { return max(n*(2*t.BK+16), t.BK*(2*n+16)) }
+	return max(slice(t.BM)+slice(t.BN), t.Threads(f)/f.Threads*f.M*(4*t.WN+32))
 }
 
 // Fits reports whether the tile can be made of such fragments by a device with
@@ -73,8 +73,8 @@ func (t Tile) Fits(f Fragment, threads, memory int) bool {
 		t.BM*t.BK%(8*n) == 0 && t.BN*t.BK%(8*n) == 0 && f.M*t.WN%(4*f.Threads) == 0
 }
 
-// Constants are the specialization constants of matmul.comp, by number: A turned or
-// not, C in 16 bits or not.
-func (t Tile) Constants(f Fragment, turned, half bool) []uint32 {
-	return []uint32{uint32(t.Threads(f)), uint32(t.BM), uint32(t.BN), uint32(t.BK), uint32(t.WM), uint32(t.WN), uint32(f.M), uint32(f.N), uint32(f.K), number(turned), number(half)}
+// Constants are the specialization constants of matmul.comp that say how the tile is
+// made, the first ones.
+func (t Tile) Constants(f Fragment) []uint32 {
+	return []uint32{uint32(t.Threads(f)), uint32(t.BM), uint32(t.BN), uint32(t.BK), uint32(t.WM), uint32(t.WN), uint32(f.M), uint32(f.N), uint32(f.K)}
 }
