@@ -87,25 +87,36 @@ layout(set = 0, binding = SLOT_DIMS) uniform Dims {
 // Rows in workgroup memory have 16 bytes between them, so that the rows of a
 // fragment fall into different banks.
 const uint STEP = DO + 1;            // uvec4 of a tile's row
-const uint SPARE_STEP = XN + 4;      // floats of a row of spare
+const uint SPARE_STEP = XN / 4 + 1;  // uvec4 of a row of spare memory
 const uint STAGE_STEP = (STAGE_WIDTH > XK ? STAGE_WIDTH : XK) + 8; // HALF of a row of stage
 
 const uint NUMBERS = XM > XN ? XM : XN;
 shared float number[NUMBERS];                           // number[i] = i
-shared float spare[SUBGROUPS * XM * SPARE_STEP];      // a SUM for each subgroup
+// The two tiles, and spare memory: a SUM for each subgroup. Where it is only needed when
+// the tiles are not any more (SPARE_AFTER), it takes their place: how many workgroups
+// run at the same time on a multiprocessor depends on this memory.
+const uint TILES = 2 * OTHER * STEP, SPARES = SUBGROUPS * XM * SPARE_STEP;
+#ifdef SPARE_AFTER
+const uint SPARE = 0;
+shared uvec4 near[TILES > SPARES ? TILES : SPARES];
+#else
+const uint SPARE = TILES;
+shared uvec4 near[TILES + SPARES];
+#endif
+const uint TILE0 = 0, TILE1 = OTHER * STEP; // where in near the tiles begin
 #ifndef NV_CONVERT
 shared HALF stage[SUBGROUPS * STAGE_ROWS * STAGE_STEP]; // left factors of each subgroup
 #endif
 
 uint lid, lane, sub;
-uint spareAt, stageAt; // the subgroup's part of spare and of stage
+uint spareAt, stageAt; // the subgroup's part of the spare memory, and of stage
 uint place[PARTS];     // of a component in stage
 
 void findPlaces() {
   lid = gl_LocalInvocationIndex;
   lane = gl_SubgroupInvocationID;
   sub = gl_SubgroupID;
-  spareAt = sub * XM * SPARE_STEP;
+  spareAt = SPARE + sub * XM * SPARE_STEP;
   if (lid < NUMBERS) number[lid] = float(lid);
   barrier();
 #ifndef NV_CONVERT
@@ -162,7 +173,7 @@ const uint LOADS = (OTHER * DO + THREADS - 1) / THREADS; // of a thread
 #define KEEP(tile, next) \
   [[unroll]] for (uint i = 0; i < LOADS; i++) { \
     uint e = i * THREADS + lid; \
-    if (OTHER * DO % THREADS == 0 || e < OTHER * DO) tile[e / DO * STEP + e % DO] = next[i]; \
+    if (OTHER * DO % THREADS == 0 || e < OTHER * DO) near[tile + e / DO * STEP + e % DO] = next[i]; \
   }
 
 // OWN_FRAGMENTS makes left factors of the subgroup's rows of a tensor, of which the
@@ -180,8 +191,13 @@ const uint LOADS = (OTHER * DO + THREADS - 1) / THREADS; // of a thread
   [[unroll]] for (uint r = 0; r < OWN; r++) { \
     uint at = sub * ROWS + r * XM - piece; \
     if (at < OTHER) \
-      [[unroll]] for (uint c = 0; c < KD; c++) coopMatLoad(fragments[r * KD + c], tile, at * STEP + c * (XK / 8), STEP, BY_ROWS); \
+      [[unroll]] for (uint c = 0; c < KD; c++) coopMatLoad(fragments[r * KD + c], near, tile + at * STEP + c * (XK / 8), STEP, BY_ROWS); \
   }
+
+// SPARE_STORE writes a SUM to the subgroup's spare memory, spareQuad reads four
+// numbers of a row of it.
+#define SPARE_STORE(fragment) coopMatStore(fragment, near, spareAt, SPARE_STEP, BY_ROWS)
+vec4 spareQuad(uint row, uint quad) { return uintBitsToFloat(near[spareAt + row * SPARE_STEP + quad]); }
 
 // STORE_ROWS writes a SUM whose first row is row `row` of T; rows after T are left
 // out.
@@ -189,22 +205,22 @@ const uint LOADS = (OTHER * DO + THREADS - 1) / THREADS; // of a thread
   if (row + XM <= t) coopMatStore(fragment, target, to, stride, BY_ROWS); \
   else { \
     SYNC; \
-    coopMatStore(fragment, spare, spareAt, SPARE_STEP, BY_ROWS); \
+    SPARE_STORE(fragment); \
     SYNC; \
-    for (uint e = lane; e < XM * XN; e += LANES) \
-      if (row + e / XN < t) target[to + e / XN * stride + e % XN] = spare[spareAt + e / XN * SPARE_STEP + e % XN]; \
+    for (uint e = lane; e < XM * XN; e += LANES) { \
+      uint y = e / XN, x = e % XN; \
+      if (row + y < t) target[to + y * stride + x] = spareQuad(y, x / 4)[x % 4]; \
+    } \
   }
 
 // STORE_HALVES is STORE_ROWS in 16 bits.
 #define STORE_HALVES(fragment, target, to, stride, row) \
   { \
     SYNC; \
-    coopMatStore(fragment, spare, spareAt, SPARE_STEP, BY_ROWS); \
+    SPARE_STORE(fragment); \
     SYNC; \
     for (uint e = lane; e < XM * XN / 8; e += LANES) { \
-      uint y = e / (XN / 8), x = e % (XN / 8), from = spareAt + y * SPARE_STEP + 8 * x; \
-      if (row + y < t) \
-        target[(to + y * stride) / 8 + x] = eight(vec4(spare[from], spare[from + 1], spare[from + 2], spare[from + 3]), \
-          vec4(spare[from + 4], spare[from + 5], spare[from + 6], spare[from + 7])); \
+      uint y = e / (XN / 8), x = e % (XN / 8); \
+      if (row + y < t) target[(to + y * stride) / 8 + x] = eight(spareQuad(y, 2 * x), spareQuad(y, 2 * x + 1)); \
     } \
   }

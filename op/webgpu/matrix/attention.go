@@ -39,16 +39,16 @@ func (t AttentionTile) Rows(f Fragment) int { return t.Subgroups * t.Own * f.M }
 func (t AttentionTile) Threads(f Fragment) int { return t.Subgroups * f.Threads }
 
 // Memory is at least the workgroup memory that a kernel takes for heads of d, in
-// bytes: the two tiles, the left factors, a fragment of float32 and a few numbers
-// for each row.
+// bytes: the two tiles and a fragment of float32 for each subgroup, in their place or
+// beside them, the left factors, and a few numbers for each row.
 func (t AttentionTile) Memory(f Fragment, d int) int {
 	tiles := 2 * t.Other * (d + 8) * 2
 	spare := t.Subgroups * f.M * (f.N + 4) * 4
-	stage := t.Subgroups * 2 * t.Own * f.M * (max(t.Strip, f.K) + 8) * 2
+	few := 12*max(t.Rows(f), t.Other) + 4*max(f.M, f.N)
 	if t.Convert {
-		stage = 0
+		return max(tiles, spare) + few
 	}
-	return tiles + stage + spare + 12*max(t.Rows(f), t.Other) + 4*max(f.M, f.N)
+	return tiles + spare + t.Subgroups*2*t.Own*f.M*(max(t.Strip, f.K)+8)*2 + few
 }
 
 // Fits reports whether a device can run the tile for heads of d with such

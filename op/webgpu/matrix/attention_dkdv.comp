@@ -13,6 +13,7 @@
 #define SLOT_DIMS 8
 #define STAGE_WIDTH STRIP
 #define STAGE_ROWS (2 * ROWS)
+#define SPARE_AFTER
 #include "attention.glsl"
 
 layout(set = 0, binding = 0) readonly buffer Q_ { uvec4 q[]; };
@@ -25,8 +26,6 @@ layout(set = 0, binding = 6) buffer DK_ { float dk[]; };
 layout(set = 0, binding = 7) buffer DV_ { float dv[]; };
 layout(set = 0, binding = 7) buffer Halves_ { uvec4 halves[]; }; // dv with HALF_RESULT
 
-shared uvec4 qt[OTHER * STEP];
-shared uvec4 ot[OTHER * STEP];
 shared float seen[OTHER]; // the first key that a query sees
 shared float minusLSE[OTHER];
 shared float minusDelta[OTHER];
@@ -52,8 +51,8 @@ void products(uint strip) {
     [[unroll]] for (uint j = 0; j < NS; j++) {
       RIGHT qf, of;
       uint at = (strip + j * XN) * STEP + d * (XK / 8);
-      coopMatLoad(qf, qt, at, STEP, BY_COLUMNS);
-      coopMatLoad(of, ot, at, STEP, BY_COLUMNS);
+      coopMatLoad(qf, near, TILE0 + at, STEP, BY_COLUMNS);
+      coopMatLoad(of, near, TILE1 + at, STEP, BY_COLUMNS);
       [[unroll]] for (uint r = 0; r < OWN; r++) {
         s[r * NS + j] = coopMatMulAdd(kf[r * KD + d], qf, s[r * NS + j]);
         dp[r * NS + j] = coopMatMulAdd(vf[r * KD + d], of, dp[r * NS + j]);
@@ -121,8 +120,8 @@ void gather(uint strip) {
     [[unroll]] for (uint n = 0; n < ND; n++) {
       RIGHT qf, of;
       uint at = (strip + c * XK) * STEP + n * (XN / 8);
-      coopMatLoad(of, ot, at, STEP, BY_ROWS);
-      coopMatLoad(qf, qt, at, STEP, BY_ROWS);
+      coopMatLoad(of, near, TILE1 + at, STEP, BY_ROWS);
+      coopMatLoad(qf, near, TILE0 + at, STEP, BY_ROWS);
       [[unroll]] for (uint r = 0; r < OWN; r++) {
         gv[r * ND + n] = coopMatMulAdd(pf[r], of, gv[r * ND + n]);
         gk[r * ND + n] = coopMatMulAdd(df[r], qf, gk[r * ND + n]);
@@ -144,8 +143,8 @@ void main() {
   uint kvBase = (sequence * t * kvh + kv) * DO, kvStride = kvh * DO, qStride = h * DO;
   mine = key0 + sub * ROWS;
   uvec4 nextQ[LOADS], nextO[LOADS];
-  OWN_FRAGMENTS(kf, qt, nextQ, k, kvBase, kvStride, key0, last)
-  OWN_FRAGMENTS(vf, ot, nextO, v, kvBase, kvStride, key0, last)
+  OWN_FRAGMENTS(kf, TILE0, nextQ, k, kvBase, kvStride, key0, last)
+  OWN_FRAGMENTS(vf, TILE1, nextO, v, kvBase, kvStride, key0, last)
   [[unroll]] for (uint i = 0; i < OWN * ND; i++) {
     gk[i] = SUM(0.0);
     gv[i] = SUM(0.0);
@@ -157,8 +156,8 @@ void main() {
   FETCH(nextQ, q, qBase, qStride, row0, t - 1)
   FETCH(nextO, dout, qBase, qStride, row0, t - 1)
   [[dont_unroll]] for (;;) {
-    KEEP(qt, nextQ)
-    KEEP(ot, nextO)
+    KEEP(TILE0, nextQ)
+    KEEP(TILE1, nextO)
     for (uint i = lid; i < OTHER; i += THREADS) {
       uint row = row0 + i;
       vec2 st = row < t ? stats[(sequence * h + head) * t + row] : vec2(1e30, 0.0);
@@ -192,6 +191,7 @@ void main() {
     }
     barrier();
   }
+  barrier(); // the tiles become spare memory
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint n = 0; n < ND; n++) {
       uint to = 8 * (kvBase + (mine + r * XM) * kvStride) + n * XN;

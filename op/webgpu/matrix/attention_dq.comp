@@ -11,6 +11,7 @@
 #define SLOT_DIMS 9
 #define STAGE_WIDTH STRIP
 #define STAGE_ROWS ROWS
+#define SPARE_AFTER
 #include "attention.glsl"
 
 layout(set = 0, binding = 0) readonly buffer Q_ { uvec4 q[]; };
@@ -23,8 +24,6 @@ layout(set = 0, binding = 6) readonly buffer Doc_ { int doc_start[]; }; // not r
 layout(set = 0, binding = 7) buffer DQ_ { float dq[]; };
 layout(set = 0, binding = 8) writeonly buffer Stats_ { vec2 stats[]; };
 
-shared uvec4 kt[OTHER * STEP];
-shared uvec4 vt[OTHER * STEP];
 shared float seen[TILE];    // the first key that a query sees
 shared float minusLSE[TILE];
 shared float minusDelta[TILE];
@@ -42,7 +41,7 @@ float dots(uvec4 x, uvec4 y) {
   [[unroll]] for (uint i = 0; i < LOADS; i++) { \
     uint e = i * THREADS + lid; \
     if (OTHER * DO % THREADS == 0 || e < OTHER * DO) \
-      tile[e / DO * STEP + e % DO].x = floatBitsToUint(dots(left[i], right[i])); \
+      near[tile + e / DO * STEP + e % DO].x = floatBitsToUint(dots(left[i], right[i])); \
   }
 
 LEFT qf[OWN * KD];
@@ -63,8 +62,8 @@ void products(uint strip) {
     [[unroll]] for (uint j = 0; j < NS; j++) {
       RIGHT kf, vf;
       uint at = (strip + j * XN) * STEP + d * (XK / 8);
-      coopMatLoad(kf, kt, at, STEP, BY_COLUMNS);
-      coopMatLoad(vf, vt, at, STEP, BY_COLUMNS);
+      coopMatLoad(kf, near, TILE0 + at, STEP, BY_COLUMNS);
+      coopMatLoad(vf, near, TILE1 + at, STEP, BY_COLUMNS);
       [[unroll]] for (uint r = 0; r < OWN; r++) {
         s[r * NS + j] = coopMatMulAdd(qf[r * KD + d], kf, s[r * NS + j]);
         dp[r * NS + j] = coopMatMulAdd(of[r * KD + d], vf, dp[r * NS + j]);
@@ -118,7 +117,7 @@ void gather(uint strip) {
     }
     [[unroll]] for (uint n = 0; n < ND; n++) {
       RIGHT kf;
-      coopMatLoad(kf, kt, (strip + c * XK) * STEP + n * (XN / 8), STEP, BY_ROWS);
+      coopMatLoad(kf, near, TILE0 + (strip + c * XK) * STEP + n * (XN / 8), STEP, BY_ROWS);
       [[unroll]] for (uint r = 0; r < OWN; r++) g[r * ND + n] = coopMatMulAdd(left[r], kf, g[r * ND + n]);
     }
   }
@@ -149,17 +148,17 @@ void main() {
   if (HAS_DOC)
     for (uint i = lid; i < TILE; i += THREADS) seen[i] = float(doc_start[sequence * t + min(row0 + i, last)]);
   uvec4 nextK[LOADS], nextV[LOADS];
-  OWN_FRAGMENTS(qf, kt, nextK, q, qBase, qStride, row0, last)
+  OWN_FRAGMENTS(qf, TILE0, nextK, q, qBase, qStride, row0, last)
   [[unroll]] for (uint piece = 0; piece < TILE; piece += OTHER) {
     FETCH(nextV, dout, qBase, qStride, row0 + piece, last)
     FETCH(nextK, out_, qBase, qStride, row0 + piece, last)
-    KEEP(vt, nextV)
-    KEEP_DOTS(kt, nextV, nextK)
+    KEEP(TILE1, nextV)
+    KEEP_DOTS(TILE0, nextV, nextK)
     barrier();
-    TAKE(of, vt, piece)
+    TAKE(of, TILE1, piece)
     for (uint i = lid; i < min(OTHER, TILE - piece); i += THREADS) {
       float delta = 0.0;
-      for (uint c = 0; c < DO; c++) delta += uintBitsToFloat(kt[i * STEP + c].x);
+      for (uint c = 0; c < DO; c++) delta += uintBitsToFloat(near[TILE0 + i * STEP + c].x);
       uint row = row0 + piece + i, at = (sequence * h + head) * t + row;
       vec2 st = row <= last ? vec2(lse[at] * LOG2E, delta) : vec2(0.0);
       minusLSE[piece + i] = -st.x;
@@ -177,8 +176,8 @@ void main() {
     [[unroll]] for (uint n = 0; n < ND; n++) g[r * ND + n] = SUM(0.0);
   }
   [[dont_unroll]] for (;; k0 += OTHER) {
-    KEEP(kt, nextK)
-    KEEP(vt, nextV)
+    KEEP(TILE0, nextK)
+    KEEP(TILE1, nextV)
     barrier();
     bool more = k0 + OTHER <= last;
     if (EARLY && more) {
@@ -198,6 +197,7 @@ void main() {
     }
     barrier();
   }
+  barrier(); // the tiles become spare memory
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint n = 0; n < ND; n++) {
       EACH(i) g[r * ND + n][i] *= scale;

@@ -13,6 +13,9 @@
 #define SLOT_DIMS 6
 #define STAGE_WIDTH STRIP
 #define STAGE_ROWS ROWS
+#ifdef NV_CONVERT
+#define SPARE_AFTER
+#endif
 #include "attention.glsl"
 
 layout(set = 0, binding = 0) readonly buffer Q_ { uvec4 q[]; };
@@ -23,10 +26,8 @@ layout(set = 0, binding = 4) buffer Out_ { float out_[]; };
 layout(set = 0, binding = 4) buffer Halves_ { uvec4 halves[]; }; // out with HALF_RESULT
 layout(set = 0, binding = 5) buffer LSE_ { float lse[]; };
 
-shared uvec4 kt[OTHER * STEP];
-shared uvec4 vt[OTHER * STEP];
 shared float seen[TILE];   // the first key that a query sees
-shared float mark[TILE];   // in powers of two, as scores are
+shared float mark[TILE];   // in powers of two, as scores are; in m alone with NV_CONVERT
 shared float factor[TILE]; // what sums of a row are multiplied with
 
 const float LIMIT = 10; // 2^10 times a row's sum of weights stays far below f16's 65504
@@ -43,7 +44,7 @@ void scores(uint strip) {
   [[unroll]] for (uint d = 0; d < KD; d++)
     [[unroll]] for (uint j = 0; j < NS; j++) {
       RIGHT kf;
-      coopMatLoad(kf, kt, (strip + j * XN) * STEP + d * (XK / 8), STEP, BY_COLUMNS);
+      coopMatLoad(kf, near, TILE0 + (strip + j * XN) * STEP + d * (XK / 8), STEP, BY_COLUMNS);
       [[unroll]] for (uint r = 0; r < OWN; r++) s[r * NS + j] = coopMatMulAdd(qf[r * KD + d], kf, s[r * NS + j]);
     }
   [[unroll]] for (uint i = 0; i < OWN * NS; i++)
@@ -65,26 +66,39 @@ void hide(uint key) {
   }
 }
 
-// raise sets the marks of rows that need it to the largest of their scores.
+// raise sets the marks of rows that need it to the largest of their scores, and scales
+// what was summed.
+#ifdef NV_CONVERT
+float larger(const in float x, const in float y) { return max(x, y); }
+#endif
 void raise() {
   [[unroll]] for (uint r = 0; r < OWN; r++) {
-    SUM top = s[r * NS];
+    SUM top = s[r * NS], f;
     [[unroll]] for (uint j = 1; j < NS; j++)
       EACH(i) top[i] = max(top[i], s[r * NS + j][i]);
-    coopMatStore(top, spare, spareAt, SPARE_STEP, BY_ROWS);
+#ifdef NV_CONVERT
+    coopMatReduceNV(top, top, gl_CooperativeMatrixReduceRowNV, larger);
+    EACH(i) {
+      float old = m[r][i], now = top[i] - old > LIMIT ? top[i] : old;
+      m[r][i] = now;
+      f[i] = exp2(old - now);
+    }
+#else
+    SPARE_STORE(top);
     SYNC;
     for (uint row = lane; row < XM; row += LANES) {
-      float best = spare[spareAt + row * SPARE_STEP];
-      for (uint j = 1; j < XN; j++) best = max(best, spare[spareAt + row * SPARE_STEP + j]);
+      vec4 best = spareQuad(row, 0);
+      for (uint j = 1; j < XN / 4; j++) best = max(best, spareQuad(row, j));
+      float most = max(max(best.x, best.y), max(best.z, best.w));
       uint at = sub * ROWS + r * XM + row;
-      float old = mark[at], now = best - old > LIMIT ? best : old;
+      float old = mark[at], now = most - old > LIMIT ? most : old;
       mark[at] = now;
       factor[at] = exp2(old - now);
     }
     SYNC;
-    SUM f;
     ROW_VECTOR(m[r], mark, sub * ROWS + r * XM);
     ROW_VECTOR(f, factor, sub * ROWS + r * XM);
+#endif
     EACH(i) l[r][i] *= f[i];
     [[unroll]] for (uint n = 0; n < ND; n++)
       EACH(i) o[r * ND + n][i] *= f[i];
@@ -129,7 +143,7 @@ void gather(uint strip) {
     }
     [[unroll]] for (uint n = 0; n < ND; n++) {
       RIGHT vf;
-      coopMatLoad(vf, vt, (strip + c * XK) * STEP + n * (XN / 8), STEP, BY_ROWS);
+      coopMatLoad(vf, near, TILE1 + (strip + c * XK) * STEP + n * (XN / 8), STEP, BY_ROWS);
       [[unroll]] for (uint r = 0; r < OWN; r++) o[r * ND + n] = coopMatMulAdd(left[r], vf, o[r * ND + n]);
     }
   }
@@ -142,18 +156,28 @@ void gather(uint strip) {
 // subgroup's first row of lse, `to` where its first row of out begins.
 void finish(uint row, uint to, uint stride) {
   [[unroll]] for (uint r = 0; r < OWN; r++) {
-    coopMatStore(l[r], spare, spareAt, SPARE_STEP, BY_ROWS);
+    uint rows = sub * ROWS + r * XM;
+    SYNC;
+#ifdef NV_CONVERT
+    SPARE_STORE(m[r]);
+    SYNC;
+    for (uint i = lane; i < XM; i += LANES) mark[rows + i] = spareQuad(i, 0).x;
+    SYNC;
+#endif
+    SPARE_STORE(l[r]);
     SYNC;
     for (uint i = lane; i < XM; i += LANES) {
       float sum = 0.0;
-      for (uint j = 0; j < XN; j++) sum += spare[spareAt + i * SPARE_STEP + j];
-      uint at = sub * ROWS + r * XM + i;
-      factor[at] = 1.0 / sum;
-      if (mine + r * XM + i < t) lse[row + r * XM + i] = mark[at] * LN2 + log(sum);
+      for (uint j = 0; j < XN / 4; j++) {
+        vec4 four = spareQuad(i, j);
+        sum += four.x + four.y + (four.z + four.w);
+      }
+      factor[rows + i] = 1.0 / sum;
+      if (mine + r * XM + i < t) lse[row + r * XM + i] = mark[rows + i] * LN2 + log(sum);
     }
     SYNC;
     SUM f;
-    ROW_VECTOR(f, factor, sub * ROWS + r * XM);
+    ROW_VECTOR(f, factor, rows);
     [[unroll]] for (uint n = 0; n < ND; n++) {
       EACH(i) o[r * ND + n][i] *= f[i];
       uint at = to + r * XM * stride + n * XN;
@@ -189,7 +213,7 @@ void main() {
     if (HAS_DOC) seen[i] = float(doc_start[sequence * t + min(row0 + i, last)]);
   }
   uvec4 nextK[LOADS], nextV[LOADS];
-  OWN_FRAGMENTS(qf, kt, nextK, q, qBase, qStride, row0, last)
+  OWN_FRAGMENTS(qf, TILE0, nextK, q, qBase, qStride, row0, last)
   [[unroll]] for (uint r = 0; r < OWN; r++) {
     l[r] = SUM(0.0);
     m[r] = SUM(-1e30);
@@ -199,8 +223,8 @@ void main() {
   FETCH(nextK, k, kvBase, kvStride, k0, last)
   FETCH(nextV, v, kvBase, kvStride, k0, last)
   [[dont_unroll]] for (;; k0 += OTHER) {
-    KEEP(kt, nextK)
-    KEEP(vt, nextV)
+    KEEP(TILE0, nextK)
+    KEEP(TILE1, nextV)
     barrier();
     bool more = k0 + OTHER <= last;
     if (EARLY && more) {
@@ -220,5 +244,8 @@ void main() {
     }
     barrier();
   }
+#ifdef SPARE_AFTER
+  barrier(); // the tiles become spare memory
+#endif
   finish((sequence * h + head) * t + mine, 8 * (qBase + mine * qStride), 8 * qStride);
 }
