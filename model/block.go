@@ -81,8 +81,7 @@ func (g *Graph) attentionForward(b *block) {
 	b.low.q.forward(r, b.y1, rowsOf(b.qFlat))
 	b.low.k.forward(r, b.y1, rowsOf(b.kFlat))
 	b.low.v.forward(r, b.y1, rowsOf(b.v))
-	r.RoPE(op.RoPE{X: b.qFlat, Out: b.q, Table: g.rope}) // perhaps in place
-	r.RoPE(op.RoPE{X: b.kFlat, Out: b.k, Table: g.rope})
+	r.RoPE(op.RoPE{X: b.qFlat, Out: b.q, X2: b.kFlat, Out2: b.k, Table: g.rope}) // perhaps in place
 	r.Attention(op.Attention{Q: b.q, K: b.k, V: b.v, Out: b.attn, LSE: b.lse, DocStart: g.docStart, Scale: g.scale})
 	r.MatMul(op.MatMul{A: rowsOf(b.attn), B: b.w.wo, C: b.xMid, Residual: b.x})
 	b.low.o.forward(r, rowsOf(b.attn), b.xMid)
@@ -100,8 +99,7 @@ func (g *Graph) attentionBackward(b *block) {
 	r.AttentionBackward(op.AttentionBackward{Q: b.q, K: b.k, V: b.v, Out: b.attn, LSE: b.lse, DocStart: g.docStart,
 		DOut: s.dattn, Delta: s.delta, DQ: s.dq, DK: s.dk, DV: s.dv, Scale: g.scale})
 	// q and k were rotated; rotate their gradients back.
-	r.RoPE(op.RoPE{X: s.dq, Out: s.dqBack, Table: g.rope, Inverse: true})
-	r.RoPE(op.RoPE{X: s.dk, Out: s.dkBack, Table: g.rope, Inverse: true})
+	r.RoPE(op.RoPE{X: s.dq, Out: s.dqBack, X2: s.dk, Out2: s.dkBack, Table: g.rope, Inverse: true})
 	// q, k, v = y1·{wq, wk, wv}
 	g.weightGrads(b.dqkv)                                     // dwq, dwk, dwv +=
 	g.linearsBackward(b.dy1, b.y1, b.low.q, b.low.k, b.low.v) // dy = dq·wqᵀ + dk·wkᵀ + dv·wvᵀ

@@ -247,8 +247,7 @@ func (d *Decoder) attention(w *decoderLayer, T int) {
 	w.low.q.forward(r, y, rowsOf(q))
 	w.low.k.forward(r, y, rowsOf(k))
 	w.low.v.forward(r, y, rowsOf(v))
-	r.RoPE(op.RoPE{X: q, Table: d.rope, Pos0: pos0})
-	r.RoPE(op.RoPE{X: k, Table: d.rope, Pos0: pos0})
+	r.RoPE(op.RoPE{X: q, X2: k, Table: d.rope, Pos0: pos0})
 	r.KVAppend(op.KVAppend{K: k, V: v, KCache: w.kCache, VCache: w.vCache, Pos: d.pos})
 	if d.pos == 0 && T > 1 {
 		r.Attention(op.Attention{Q: q, K: k, V: v, Out: attn, LSE: op.Of(a.lse.Buf, 0, B, c.Heads, T), Scale: d.scale})

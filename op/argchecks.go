@@ -161,10 +161,19 @@ func (a MatMulSum) check() error {
 func (a RoPE) check() error {
 	c := checker{op: a.Label()}
 	if c.rank("x", a.X, 4) && c.rank("table", a.Table, 2) {
-		t, d := a.X.Dims[1], a.X.Dims[3]
-		c.want("x", a.X, f32, "B,T,H,D", a.X.Dims[0], t, a.X.Dims[2], d)
+		b, t, h, d := a.X.Dims[0], a.X.Dims[1], a.X.Dims[2], a.X.Dims[3]
+		c.want("x", a.X, f32, "B,T,H,D", b, t, h, d)
 		if a.Out.Ok() {
-			c.wantOperand("out", a.Out, "B,T,H,D", a.X.Dims[0], t, a.X.Dims[2], d)
+			c.wantOperand("out", a.Out, "B,T,H,D", b, t, h, d)
+		}
+		switch {
+		case !a.X2.Ok() && a.Out2.Ok():
+			c.fail("out2 is given, want it absent without x2: there is nothing to turn")
+		case a.X2.Ok() && c.rank("x2", a.X2, 4):
+			c.want("x2", a.X2, f32, "B,T,KVH,D", b, t, a.X2.Dims[2], d)
+			if a.Out2.Ok() {
+				c.wantOperand("out2", a.Out2, "B,T,KVH,D", b, t, a.X2.Dims[2], d)
+			}
 		}
 		c.that(d%2 == 0, "D is %d, want an even number (remainder %d)", d, d%2)
 		p := a.Table.Dims[0]

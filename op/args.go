@@ -134,13 +134,26 @@ func (a MatMulSum) Product(i int) MatMul {
 // RoPE rotates pairs (i, i + D/2) of every head by the angle of its position,
 // Pos0 + t (Su et al., "RoFormer", 2021, in the half-split form). Inverse rotates
 // back, which is also the backward pass. Without Out, or where Out is X itself, the
-// result takes X's place; otherwise X is only read.
+// result takes X's place; otherwise X is only read. X2 and Out2 are a second pair of
+// tensors, turned by the same angles: keys beside queries, in one pass where the
+// backend has one. The two pairs do not overlap.
 type RoPE struct {
 	X       Tensor // (B, T, H, D)
 	Out     Tensor // optional (B, T, H, D), operand, written
+	X2      Tensor // optional (B, T, KVH, D)
+	Out2    Tensor // optional (B, T, KVH, D), operand, written; only with X2
 	Table   Tensor // (P, D): cos of the D/2 angles, then their sin; P ≥ Pos0 + T
 	Pos0    int
 	Inverse bool
+}
+
+// Split returns the rotations of the two tensors, each without the other. The second
+// has no X where a has no X2.
+func (a RoPE) Split() (first, second RoPE) {
+	first, second = a, a
+	first.X2, first.Out2 = Tensor{}, Tensor{}
+	second.X, second.Out, second.X2, second.Out2 = a.X2, a.Out2, Tensor{}, Tensor{}
+	return first, second
 }
 
 // Attention is causal softmax(Q·Kᵀ·Scale)·V with grouped-query heads: query

@@ -139,11 +139,18 @@ func (a MatMulSum) cost() (c Cost) {
 	return c
 }
 func (a RoPE) cost() Cost {
-	to := a.X
+	to, to2 := a.X, a.X2
 	if a.Out.Ok() {
 		to = a.Out
 	}
-	return Cost{3 * int64(a.X.Len()), bytesOf(a.X, to)}
+	if a.Out2.Ok() {
+		to2 = a.Out2
+	}
+	n := a.X.Len()
+	if a.X2.Ok() {
+		n += a.X2.Len()
+	}
+	return Cost{3 * int64(n), bytesOf(a.X, to, a.X2, to2)}
 }
 
 // causalPairs counts the (query, key) pairs of all heads without a document mask.

@@ -51,7 +51,7 @@ func (x *bench) calls() []any {
 		op.MatMul{A: x.f("a", 5, 6), B: x.f("b", 6, 9), C: x.f("c", 5, 9), Residual: x.f("residual", 5, 9)},
 		op.MatMul{A: x.f("a", 5, 6), B: x.f("b", 9, 6), C: x.f("c", 5, 9), TransB: true},
 		op.MatMul{A: x.f("a", 6, 5), B: x.f("b", 6, 9), C: x.f("c", 5, 9), TransA: true, Acc: true},
-		op.RoPE{X: q("x"), Out: q("out"), Table: x.f("table", 20, 8)},
+		op.RoPE{X: q("x"), Out: q("out"), X2: kv("x2"), Out2: kv("out2"), Table: x.f("table", 20, 8)},
 		op.Attention{Q: q("q"), K: kv("k"), V: kv("v"), Out: q("out"), LSE: x.f("lse", 2, 4, 3), DocStart: x.i("doc_start", 2, 3)},
 		op.AttentionBackward{Q: q("q"), K: kv("k"), V: kv("v"), Out: q("out"), LSE: x.f("lse", 2, 4, 3), DOut: q("dout"),
 			DocStart: x.i("doc_start", 2, 3), Delta: x.f("delta", 2, 4, 3), DQ: q("dq"), DK: kv("dk"), DV: kv("dv")},
@@ -159,6 +159,8 @@ func TestDimensionNames(t *testing.T) {
 		{op.RMSNorm{X: f("x", 5, 6), W: f("w", 7), Y: f("y", 5, 6), RMSInv: f("r", 5)}, []string{"w is", "(7)", "C 6"}},
 		{op.RoPE{X: f("x", 1, 2, 3, 5), Table: f("t", 9, 5)}, []string{"D is 5", "even"}},
 		{op.RoPE{X: f("x", 1, 4, 3, 6), Table: f("t", 9, 6), Pos0: 6}, []string{"10", "table of 9"}},
+		{op.RoPE{X: f("x", 1, 4, 3, 6), X2: f("x2", 1, 5, 2, 6), Table: f("t", 9, 6)}, []string{"x2 is", "(1, 5, 2, 6)", "T 4"}},
+		{op.RoPE{X: f("x", 1, 4, 3, 6), Out2: f("out2", 1, 4, 3, 6), Table: f("t", 9, 6)}, []string{"out2 is given", "x2"}},
 		{op.Attention{Q: f("q", 1, 3, 6, 8), K: f("k", 1, 3, 4, 8)}, []string{"H 6", "KVH 4"}},
 		{op.Attention{Q: f("q", 1, 3, 4, 8), K: f("k", 1, 2, 4, 8)}, []string{"k is", "T 3"}},
 		{op.KVAppend{K: f("k", 1, 9, 2, 4), V: f("v", 1, 9, 2, 4), KCache: f("kc", 1, 8, 2, 4), VCache: f("vc", 1, 8, 2, 4)}, []string{"9 rows", "8 slots"}},
@@ -221,6 +223,7 @@ func (x *bench) operandCalls(typ tensor.DType) map[string]any {
 		"matmul a":                         op.MatMul{A: o("a", 5, 6), B: f("b", 6, 9), C: f("c", 5, 9)},
 		"matmul b":                         op.MatMul{A: f("a", 6, 5), B: o("b", 6, 9), C: f("c", 5, 9), TransA: true},
 		"rope out":                         op.RoPE{X: f("x", 2, 3, 4, 8), Out: o("out", 2, 3, 4, 8), Table: f("table", 20, 8)},
+		"rope out2":                        op.RoPE{X: f("x", 2, 3, 4, 8), X2: f("x2", 2, 3, 2, 8), Out2: o("out2", 2, 3, 2, 8), Table: f("table", 20, 8)},
 		"glu out":                          op.GLU{Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
 		"glu dgate and dup":                op.GLUBackward{Gate: nf("gate"), Up: nf("up"), DOut: nf("dout"), DGate: o("dgate", 5, 9), DUp: o("dup", 5, 9)},
 		"gate up weights":                  op.GateUp{X: f("x", 5, 6), WGate: o("w_gate", 6, 9), WUp: o("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
@@ -296,7 +299,7 @@ func TestOperandCost(t *testing.T) {
 	x := newBench()
 	x.b.RoundProducts(tensor.BF16)
 	want := map[string]int64{
-		"rmsnorm y": 4*(30+6+5) + 2*30, "matmul a": 2*30 + 4*(54+45), "matmul b": 4*(30+45) + 2*54, "rope out": (4 + 2) * 192,
+		"rmsnorm y": 4*(30+6+5) + 2*30, "matmul a": 2*30 + 4*(54+45), "matmul b": 4*(30+45) + 2*54, "rope out": (4 + 2) * 192, "rope out2": (4+4)*192 + (4+2)*96,
 		"glu out": (4 + 4 + 2) * 45, "glu dgate and dup": (4 + 4 + 4 + 2 + 2) * 45, "gate up x": 2*30 + 4*(54+54+3*45),
 		"gate up out": 4*(30+54+54+2*45) + 2*45, "dlogits": (4+2)*35 + 4*(5+5),
 		"matmul c": 4*(30+54) + 2*45, "attention q, k and v": 2*(192+2*96) + 4*(192+24), "attention out": 4*(192+2*96+24) + 2*192,

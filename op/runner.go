@@ -293,7 +293,7 @@ func (r *Runner) MatMul(a MatMul) {
 
 // RoPE checks a and runs it; see the type RoPE.
 func (r *Runner) RoPE(a RoPE) {
-	if r.begin(r.operands(a.check(), a.Label(), a.Out)) {
+	if r.begin(r.operands(a.check(), a.Label(), a.Out, a.Out2)) {
 		end(r, a, r.b.RoPE(a))
 	}
 }

@@ -18,9 +18,19 @@ func (t *ropeTask) do(b *Backend, _, lo, hi int) {
 	}
 }
 
-// RoPE rotates every head of every position, in place after X was copied to Out
-// where that is another tensor; pieces are blocks of the B·T positions.
+// RoPE rotates every head of every position of X and then of X2.
 func (b *Backend) RoPE(a op.RoPE) error {
+	first, second := a.Split()
+	b.rotate(first)
+	if second.X.Ok() {
+		b.rotate(second)
+	}
+	return nil
+}
+
+// rotate works in place, after X was copied to Out where that is another tensor;
+// pieces are blocks of the B·T positions.
+func (b *Backend) rotate(a op.RoPE) {
 	if a.Out.Ok() && !samePlace(a.Out, a.X) {
 		b.copyBytes(bytesOf(a.Out), bytesOf(a.X))
 		a.X = a.Out
@@ -30,5 +40,4 @@ func (b *Backend) RoPE(a op.RoPE) error {
 		row: a.X.Dims[2] * a.X.Dims[3], pos: a.Pos0, inverse: a.Inverse}
 	b.each(a.X.Dims[0]*t.t, rowBlock(t.row), t)
 	*t = ropeTask{}
-	return nil
 }

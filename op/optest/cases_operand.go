@@ -23,8 +23,8 @@ func operandCases() []Case {
 		cs = append(cs, attentionOperandCases(t)...)
 	}
 	return append(cs,
-		Case{Name: "rope/out F32", Op: "rope_forward", body: func(e *env) { ropeOutCase(e, 2, 5, 3, 6, false) }},
-		Case{Name: "rope/out F32 inverse", Op: "rope_backward", body: func(e *env) { ropeOutCase(e, 2, 9, 2, 16, true) }},
+		Case{Name: "rope/out F32", Op: "rope_forward", body: func(e *env) { ropeOutCase(e, 2, 5, 3, 1, 6, false) }},
+		Case{Name: "rope/out F32 inverse", Op: "rope_backward", body: func(e *env) { ropeOutCase(e, 2, 9, 2, 4, 16, true) }},
 		Case{Name: "loss/dlogits F32", Op: "cross_entropy", body: func(e *env) { lossOperandCase(e, 5, 7, 0.1, 1e-2) }},
 		Case{Name: "loss/dlogits F32 of whole vectors", Op: "cross_entropy", body: func(e *env) { lossOperandCase(e, 3, 256, 0, 0) }},
 		Case{Name: "cast/to bf16", Op: "cast_f32_to_bf16", Operands: tensor.BF16, body: castToBrain},
@@ -138,33 +138,54 @@ func normOperandCase(e *env, n, c int, half bool) {
 }
 
 func ropeOperandCases(t tensor.DType) (cs []Case) {
-	for _, z := range []struct{ b, t, h, d int }{{1, 1, 1, 2}, {2, 5, 3, 6}, {1, 33, 4, 64}, {3, 7, 5, 48}, {1, 1, 8, 80}, {1, 4, 2, 16}, {3, 3, 1, 10}} {
+	for _, z := range []struct{ b, t, h, kvh, d int }{{1, 1, 1, 1, 2}, {2, 5, 3, 2, 6}, {1, 33, 4, 1, 64}, {3, 7, 5, 5, 48}, {1, 1, 8, 4, 80},
+		{1, 4, 2, 1, 16}, {3, 3, 1, 1, 10}, {2, 3, 6, 2, 24}} {
 		for _, inverse := range []bool{false, true} {
-			cs = append(cs, Case{Name: fmt.Sprintf("rope/B%d T%d H%d D%d inverse=%t out %v", z.b, z.t, z.h, z.d, inverse, t),
-				Op: op.RoPE{Inverse: inverse}.Label(), Operands: t, body: func(e *env) { ropeOutCase(e, z.b, z.t, z.h, z.d, inverse) }})
+			cs = append(cs, Case{Name: fmt.Sprintf("rope/B%d T%d H%d KVH%d D%d inverse=%t out %v", z.b, z.t, z.h, z.kvh, z.d, inverse, t),
+				Op: op.RoPE{Inverse: inverse}.Label(), Operands: t, body: func(e *env) { ropeOutCase(e, z.b, z.t, z.h, z.kvh, z.d, inverse) }})
 		}
 	}
 	return cs
 }
 
-// ropeOutCase rotates in place and to a tensor of its own.
-func ropeOutCase(e *env, b, t, h, d int, inverse bool) {
+// ropeOutCase rotates in place, to a tensor of its own, and two tensors at once: both
+// to others, and only the second.
+func ropeOutCase(e *env, b, t, h, kvh, d int, inverse bool) {
 	const pos = 3
-	v := wild(e.normal(1, b*t*h*d))
+	v, v2 := wild(e.normal(1, b*t*h*d)), wild(e.normal(1, b*t*kvh*d))
 	table := e.in("table", ref.RoPETable(pos+t, d, 10000), pos+t, d)
-	x, inPlace, out := e.in("x", v, b, t, h, d), e.acc("in_place", v, b, t, h, d), e.outOperand("out", b, t, h, d)
+	x, inPlace, again := e.in("x", v, b, t, h, d), e.acc("in_place", v, b, t, h, d), e.acc("again", v, b, t, h, d)
+	x2, inPlace2 := e.in("x2", v2, b, t, kvh, d), e.acc("in_place2", v2, b, t, kvh, d)
+	out, both := e.outOperand("out", b, t, h, d), e.outOperand("both", b, t, h, d)
+	both2, second := e.outOperand("both2", b, t, kvh, d), e.outOperand("second", b, t, kvh, d)
 	e.run(func(s side) {
-		s.RoPE(op.RoPE{X: s.t(inPlace), Table: s.t(table), Pos0: pos, Inverse: inverse})
-		s.RoPE(op.RoPE{X: s.t(x), Out: s.t(out), Table: s.t(table), Pos0: pos, Inverse: inverse})
+		turn := func(x, out, x2, out2 *tens) {
+			s.RoPE(op.RoPE{X: s.t(x), Out: s.t(out), X2: s.t(x2), Out2: s.t(out2), Table: s.t(table), Pos0: pos, Inverse: inverse})
+		}
+		turn(inPlace, nil, nil, nil)
+		turn(inPlace2, nil, nil, nil)
+		turn(x, out, nil, nil)
+		turn(x, both, x2, both2)
+		turn(again, nil, x2, second)
 	})
-	// Two kernels may fuse a multiplication with the addition or not.
-	e.nearlyRounded(out, inPlace, func(i int) float64 {
+	for _, o := range []*tens{out, both, again} {
+		e.nearlyRounded(o, inPlace, turnedTwice(v, d))
+	}
+	for _, o := range []*tens{both2, second} {
+		e.nearlyRounded(o, inPlace2, turnedTwice(v2, d))
+	}
+}
+
+// turnedTwice is how far two kernels may differ on v, heads of d: one may fuse a
+// multiplication with the addition and the other not.
+func turnedTwice(v []float32, d int) func(i int) float64 {
+	return func(i int) float64 {
 		partner := i + d/2
 		if i%d >= d/2 {
 			partner = i - d/2
 		}
 		return 0x1p-22 * (math.Abs(float64(v[i])) + math.Abs(float64(v[partner])))
-	})
+	}
 }
 
 func lossOperandCases(t tensor.DType) (cs []Case) {

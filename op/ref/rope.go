@@ -12,9 +12,18 @@ import (
 //	x_i       ← x_i·cos − x_{i+D/2}·sin
 //	x_{i+D/2} ← x_{i+D/2}·cos + x_i·sin
 //
-// in Out's place where that is present. A rotation's transpose is its inverse, so
-// the backward pass is the same with the angle negated.
+// in Out's place where that is present, and likewise those of X2. A rotation's
+// transpose is its inverse, so the backward pass is the same with the angle negated.
 func (r *Backend[T]) RoPE(a op.RoPE) error {
+	first, second := a.Split()
+	r.rotate(first)
+	if second.X.Ok() {
+		r.rotate(second)
+	}
+	return nil
+}
+
+func (r *Backend[T]) rotate(a op.RoPE) {
 	if !a.Out.Ok() {
 		a.Out = a.X
 	}
@@ -39,7 +48,6 @@ func (r *Backend[T]) RoPE(a op.RoPE) error {
 		}
 	}
 	r.store(a.Out)
-	return nil
 }
 
 // RoPETable returns the (P, D) table of positions 0 … P−1 for op.RoPE: the

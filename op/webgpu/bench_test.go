@@ -222,8 +222,7 @@ func (s *stepBench) forward() {
 		}
 		r.RMSNorm(op.RMSNorm{X: l.x, W: l.n1.w, Y: l.xn, RMSInv: l.rms, Eps: 1e-5})
 		r.MatMulGroup([]op.MatMul{{A: l.xn, B: l.wq.w16, C: s.rows(l.q)}, {A: l.xn, B: l.wk.w16, C: s.rows(l.k)}, {A: l.xn, B: l.wv.w16, C: s.rows(l.v)}})
-		r.RoPE(op.RoPE{X: l.q, Table: s.table})
-		r.RoPE(op.RoPE{X: l.k, Table: s.table})
+		r.RoPE(op.RoPE{X: l.q, X2: l.k, Table: s.table})
 		r.Attention(op.Attention{Q: l.q, K: l.k, V: l.v, Out: l.att, LSE: l.lse, Scale: s.scale()})
 		r.MatMul(op.MatMul{A: s.rows(l.att), B: l.wo.w16, C: l.mid, Residual: l.x})
 		r.RMSNorm(op.RMSNorm{X: l.mid, W: l.n2.w, Y: l.xn2, RMSInv: l.rms2, Eps: 1e-5})
@@ -259,8 +258,7 @@ func (s *stepBench) backward() {
 		r.MatMul(op.MatMul{A: s.rows(l.att), B: s.dx, C: l.wo.g, TransA: true, Acc: true})
 		r.AttentionBackward(op.AttentionBackward{Q: l.q, K: l.k, V: l.v, Out: l.att, LSE: l.lse, DOut: s.datt, Delta: s.delta,
 			DQ: s.dq, DK: s.dk, DV: s.dv, Scale: s.scale()})
-		r.RoPE(op.RoPE{X: s.dq, Table: s.table, Inverse: true})
-		r.RoPE(op.RoPE{X: s.dk, Table: s.table, Inverse: true})
+		r.RoPE(op.RoPE{X: s.dq, X2: s.dk, Table: s.table, Inverse: true})
 		dq, dk, dv := s.rows(s.dq), s.rows(s.dk), s.rows(s.dv)
 		r.MatMulSum(op.MatMulSum{{A: dq, B: l.wq.w16, C: s.dxn, TransB: true}, {A: dk, B: l.wk.w16, C: s.dxn, TransB: true},
 			{A: dv, B: l.wv.w16, C: s.dxn, TransB: true}})
@@ -401,8 +399,7 @@ func BenchmarkDecode(tb *testing.B) {
 			}
 			r.RMSNorm(op.RMSNorm{X: l.x, W: l.n1.w, Y: l.xn, RMSInv: l.rms, Eps: 1e-5})
 			r.MatMulGroup([]op.MatMul{{A: l.xn, B: l.wq.w16, C: s.rows(l.q)}, {A: l.xn, B: l.wk.w16, C: s.rows(l.k)}, {A: l.xn, B: l.wv.w16, C: s.rows(l.v)}})
-			r.RoPE(op.RoPE{X: l.q, Table: s.table, Pos0: pos})
-			r.RoPE(op.RoPE{X: l.k, Table: s.table, Pos0: pos})
+			r.RoPE(op.RoPE{X: l.q, X2: l.k, Table: s.table, Pos0: pos})
 			r.KVAppend(op.KVAppend{K: l.k, V: l.v, KCache: caches[i][0], VCache: caches[i][1], Pos: pos})
 			r.AttentionDecode(op.AttentionDecode{Q: l.q.Reshape(1, z.h, z.c/z.h), KCache: caches[i][0], VCache: caches[i][1],
 				Out: l.att.Reshape(1, z.h, z.c/z.h), Len: pos + 1, Scale: 0.125})

@@ -95,62 +95,6 @@ func (b *Backend) Sum(a op.Sum) error {
 	return c.groups(1)
 }
 
-// RoPE turns pairs (i, i + D/2) of every head: to Out where that has 16 bits, else
-// in place, after X was copied to Out where that is another tensor.
-func (b *Backend) RoPE(a op.RoPE) error {
-	out16 := a.Out.Ok() && is16(a.Out)
-	if a.Out.Ok() && !out16 && !samePlace(a.Out, a.X) {
-		if err := b.Copy(a.Out, a.X); err != nil {
-			return err
-		}
-		a.X = a.Out
-	}
-	d := a.X.Dims
-	pairs := a.X.Len() / 2
-	k, threads := b.ropeKernel(a, out16)
-	c := b.begin(k)
-	if out16 {
-		c.in(a.X)
-		c.out(a.Out)
-	} else {
-		c.out(a.X)
-	}
-	c.in(a.Table)
-	c.words(uint32(pairs), uint32(d[1]), uint32(d[2]), uint32(d[3]/2))
-	c.number(slotRoPE, uint32(a.Pos0))
-	return c.threads(threads)
-}
-
-// ropeKernel is the kernel for heads of a.X, and how many threads of it.
-func (b *Backend) ropeKernel(a op.RoPE, out16 bool) (k *kernel, threads int) {
-	d := a.X.Dims
-	pairs := a.X.Len() / 2
-	heads := chooseRoPE(d[2])
-	if b.ropeHeads != 0 {
-		heads = b.ropeHeads
-	}
-	switch {
-	case d[3]%8 == 0 && heads > 0:
-		brain := out16 && isBrain(a.Out)
-		v := variant{name: "rope_vec", c: [10]int32{bit(a.Inverse), int32(d[3] / 8), int32(d[2]), int32(heads), bit(out16), bit(brain)}}
-		return b.kernel(v, func() []define {
-			return []define{flag("INVERSE", a.Inverse), u("HALF4", d[3]/8), u("H", d[2]), u("HEADS", heads), flag("OUT16", out16), flag("BF16", brain)}
-		}), pairs / 4 / heads
-	case out16:
-		return b.pairs("rope_to16", a.Out, flag("INVERSE", a.Inverse)), pairs
-	}
-	return b.plain(a.Label()), pairs
-}
-
-// chooseRoPE is how many of h heads a thread turns: several loads are on their
-// way then, and the angles are read once for them.
-func chooseRoPE(h int) int {
-	if h%2 == 0 {
-		return 2
-	}
-	return 1
-}
-
 // inPlace names the kernels that write over one of their inputs.
 var inPlace = map[string]string{
 	"swiglu_forward": "swiglu_forward_inplace", "swiglu_backward": "swiglu_backward_inplace",

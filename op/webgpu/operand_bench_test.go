@@ -27,6 +27,15 @@ func (m *bandwidthBench) operands() {
 	show("rope to bf16", 6*n*s.c, func(i int) error {
 		return b.RoPE(op.RoPE{X: x[i].Reshape(heads[:]...), Out: y[i].Reshape(heads[:]...), Table: s.table, Inverse: true})
 	})
+	x2, y2 := m.tensors(n, s.c), m.brains(n, s.c)
+	defer func() { b.ropeHeads = 0 }()
+	for _, each := range []int{0, 1, 2, 3, 4, 6} {
+		b.ropeHeads = each
+		show(fmt.Sprintf("rope of two to bf16, %d heads a thread (0: chosen)", each), 2*6*n*s.c, func(i int) error {
+			return b.RoPE(op.RoPE{X: x[i].Reshape(heads[:]...), Out: y[i].Reshape(heads[:]...),
+				X2: x2[i].Reshape(heads[:]...), Out2: y2[i].Reshape(heads[:]...), Table: s.table})
+		})
+	}
 	gate, up, dout := m.tensors(n, s.f), m.tensors(n, s.f), m.tensors(n, s.f)
 	out, dgate := m.brains(n, s.f), m.brains(n, s.f)
 	show("swiglu_forward to bf16", 10*n*s.f, func(i int) error { return b.GLU(op.GLU{Gate: gate[i], Up: up[i], Out: out[i]}) })
