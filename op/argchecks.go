@@ -110,6 +110,9 @@ func (a RMSNormBackward) check() error {
 		c.want("dy", a.DY, f32, "N,C", n, d)
 		c.want("rms_inv", a.RMSInv, f32, "N", n)
 		c.want("dx", a.DX, f32, "N,C", n, d)
+		if a.DXCopy.Ok() {
+			c.wantOperand("dx_copy", a.DXCopy, "N,C", n, d)
+		}
 		c.optional("dw", a.DW, f32, "C", d)
 	}
 	return c.err

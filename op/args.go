@@ -75,13 +75,15 @@ type RMSNorm struct {
 }
 
 // RMSNormBackward undoes RMSNorm. With A = Σ_c W·X·DY of a row,
-// DX = W·DY·rms_inv − X·rms_inv³·A/C and DW += Σ_rows X·rms_inv·DY.
+// DX = W·DY·rms_inv − X·rms_inv³·A/C and DW += Σ_rows X·rms_inv·DY. DXCopy gets what
+// is then in DX, for products that read it; it may be DX itself, which it equals.
 type RMSNormBackward struct {
 	X      Tensor // (N, C)
 	W      Tensor // (C), F32
 	DY     Tensor // (N, C)
 	RMSInv Tensor // (N)
 	DX     Tensor // (N, C), written, or += with AddDX (the residual stream's gradient)
+	DXCopy Tensor // optional (N, C), operand, written
 	DW     Tensor // optional (C), +=; absent where the gain is frozen
 	AddDX  bool
 }

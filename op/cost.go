@@ -117,6 +117,9 @@ func (a RMSNormBackward) cost() Cost {
 	if a.AddDX {
 		c.Bytes += bytesOf(a.DX)
 	}
+	if a.DXCopy != a.DX {
+		c.Bytes += bytesOf(a.DXCopy)
+	}
 	return c
 }
 func (a MatMul) cost() Cost {

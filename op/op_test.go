@@ -47,7 +47,7 @@ func (x *bench) calls() []any {
 		op.Embedding{Tokens: x.i("tokens", 5), W: x.f("w", 7, 6), Out: x.f("out", 5, 6)},
 		op.EmbeddingBackward{Tokens: x.i("tokens", 5), DOut: x.f("dout", 5, 6), DW: x.f("dw", 7, 6)},
 		op.RMSNorm{X: x.f("x", 5, 6), W: x.f("w", 6), Y: x.f("y", 5, 6), RMSInv: x.f("rms_inv", 5)},
-		op.RMSNormBackward{X: x.f("x", 5, 6), W: x.f("w", 6), DY: x.f("dy", 5, 6), RMSInv: x.f("rms_inv", 5), DX: x.f("dx", 5, 6), DW: x.f("dw", 6)},
+		op.RMSNormBackward{X: x.f("x", 5, 6), W: x.f("w", 6), DY: x.f("dy", 5, 6), RMSInv: x.f("rms_inv", 5), DX: x.f("dx", 5, 6), DXCopy: x.f("dx_copy", 5, 6), DW: x.f("dw", 6)},
 		op.MatMul{A: x.f("a", 5, 6), B: x.f("b", 6, 9), C: x.f("c", 5, 9), Residual: x.f("residual", 5, 9)},
 		op.MatMul{A: x.f("a", 5, 6), B: x.f("b", 9, 6), C: x.f("c", 5, 9), TransB: true},
 		op.MatMul{A: x.f("a", 6, 5), B: x.f("b", 6, 9), C: x.f("c", 5, 9), TransA: true, Acc: true},
@@ -220,16 +220,18 @@ func (x *bench) operandCalls(typ tensor.DType) map[string]any {
 		"glu backward of dout":             gluDOut,
 		"gate up gate and up":              op.GateUp{X: f("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: no("gate"), Up: no("up"), Out: nf("out")},
 		"rmsnorm y":                        op.RMSNorm{X: f("x", 5, 6), W: f("w", 6), Y: o("y", 5, 6), RMSInv: f("rms_inv", 5)},
-		"matmul a":                         op.MatMul{A: o("a", 5, 6), B: f("b", 6, 9), C: f("c", 5, 9)},
-		"matmul b":                         op.MatMul{A: f("a", 6, 5), B: o("b", 6, 9), C: f("c", 5, 9), TransA: true},
-		"rope out":                         op.RoPE{X: f("x", 2, 3, 4, 8), Out: o("out", 2, 3, 4, 8), Table: f("table", 20, 8)},
-		"rope out2":                        op.RoPE{X: f("x", 2, 3, 4, 8), X2: f("x2", 2, 3, 2, 8), Out2: o("out2", 2, 3, 2, 8), Table: f("table", 20, 8)},
-		"glu out":                          op.GLU{Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
-		"glu dgate and dup":                op.GLUBackward{Gate: nf("gate"), Up: nf("up"), DOut: nf("dout"), DGate: o("dgate", 5, 9), DUp: o("dup", 5, 9)},
-		"gate up weights":                  op.GateUp{X: f("x", 5, 6), WGate: o("w_gate", 6, 9), WUp: o("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
-		"gate up x":                        op.GateUp{X: o("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
-		"gate up out":                      op.GateUp{X: f("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
-		"dlogits":                          op.CrossEntropy{Logits: f("logits", 5, 7), DLogits: o("dlogits", 5, 7), Targets: x.i("targets", 5), Loss: f("loss", 5), Grad: true},
+		"rmsnorm backward dx_copy": op.RMSNormBackward{X: f("x", 5, 6), W: f("w", 6), DY: f("dy", 5, 6), RMSInv: f("rms_inv", 5), DX: f("dx", 5, 6),
+			DXCopy: o("dx_copy", 5, 6), DW: f("dw", 6)},
+		"matmul a":          op.MatMul{A: o("a", 5, 6), B: f("b", 6, 9), C: f("c", 5, 9)},
+		"matmul b":          op.MatMul{A: f("a", 6, 5), B: o("b", 6, 9), C: f("c", 5, 9), TransA: true},
+		"rope out":          op.RoPE{X: f("x", 2, 3, 4, 8), Out: o("out", 2, 3, 4, 8), Table: f("table", 20, 8)},
+		"rope out2":         op.RoPE{X: f("x", 2, 3, 4, 8), X2: f("x2", 2, 3, 2, 8), Out2: o("out2", 2, 3, 2, 8), Table: f("table", 20, 8)},
+		"glu out":           op.GLU{Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
+		"glu dgate and dup": op.GLUBackward{Gate: nf("gate"), Up: nf("up"), DOut: nf("dout"), DGate: o("dgate", 5, 9), DUp: o("dup", 5, 9)},
+		"gate up weights":   op.GateUp{X: f("x", 5, 6), WGate: o("w_gate", 6, 9), WUp: o("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
+		"gate up x":         op.GateUp{X: o("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: nf("out")},
+		"gate up out":       op.GateUp{X: f("x", 5, 6), WGate: f("w_gate", 6, 9), WUp: f("w_up", 6, 9), Gate: nf("gate"), Up: nf("up"), Out: o("out", 5, 9)},
+		"dlogits":           op.CrossEntropy{Logits: f("logits", 5, 7), DLogits: o("dlogits", 5, 7), Targets: x.i("targets", 5), Loss: f("loss", 5), Grad: true},
 	}
 }
 
@@ -299,7 +301,7 @@ func TestOperandCost(t *testing.T) {
 	x := newBench()
 	x.b.RoundProducts(tensor.BF16)
 	want := map[string]int64{
-		"rmsnorm y": 4*(30+6+5) + 2*30, "matmul a": 2*30 + 4*(54+45), "matmul b": 4*(30+45) + 2*54, "rope out": (4 + 2) * 192, "rope out2": (4+4)*192 + (4+2)*96,
+		"rmsnorm y": 4*(30+6+5) + 2*30, "matmul a": 2*30 + 4*(54+45), "matmul b": 4*(30+45) + 2*54, "rmsnorm backward dx_copy": 4*(3*30+6+5+2*6) + 2*30, "rope out": (4 + 2) * 192, "rope out2": (4+4)*192 + (4+2)*96,
 		"glu out": (4 + 4 + 2) * 45, "glu dgate and dup": (4 + 4 + 4 + 2 + 2) * 45, "gate up x": 2*30 + 4*(54+54+3*45),
 		"gate up out": 4*(30+54+54+2*45) + 2*45, "dlogits": (4+2)*35 + 4*(5+5),
 		"matmul c": 4*(30+54) + 2*45, "attention q, k and v": 2*(192+2*96) + 4*(192+24), "attention out": 4*(192+2*96+24) + 2*192,

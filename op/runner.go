@@ -279,7 +279,7 @@ func (r *Runner) RMSNorm(a RMSNorm) {
 
 // RMSNormBackward checks a and runs it; see the type RMSNormBackward.
 func (r *Runner) RMSNormBackward(a RMSNormBackward) {
-	if r.begin(a.check()) {
+	if r.begin(r.operands(a.check(), a.Label(), a.DXCopy)) {
 		end(r, a, r.b.RMSNormBackward(a))
 	}
 }

@@ -65,6 +65,9 @@ func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 		b.addRows(floats(a.DW), t.partial, pieces)
 	}
 	*t = normBackTask{}
+	if a.DXCopy.Ok() && !samePlace(a.DXCopy, a.DX) {
+		b.copyBytes(bytesOf(a.DXCopy), bytesOf(a.DX))
+	}
 	return nil
 }
 

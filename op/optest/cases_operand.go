@@ -23,6 +23,8 @@ func operandCases() []Case {
 		cs = append(cs, attentionOperandCases(t)...)
 	}
 	return append(cs,
+		Case{Name: "rmsnorm backward/copy F32", Op: "rmsnorm_backward", body: func(e *env) { normCopyCase(e, 5, 36, true, false) }},
+		Case{Name: "rmsnorm backward/copy F32 of odd rows", Op: "rmsnorm_backward", body: func(e *env) { normCopyCase(e, 3, 7, false, true) }},
 		Case{Name: "rope/out F32", Op: "rope_forward", body: func(e *env) { ropeOutCase(e, 2, 5, 3, 1, 6, false) }},
 		Case{Name: "rope/out F32 inverse", Op: "rope_backward", body: func(e *env) { ropeOutCase(e, 2, 9, 2, 4, 16, true) }},
 		Case{Name: "loss/dlogits F32", Op: "cross_entropy", body: func(e *env) { lossOperandCase(e, 5, 7, 0.1, 1e-2) }},
@@ -120,8 +122,38 @@ func normOperandCases(t tensor.DType) (cs []Case) {
 			cs = append(cs, Case{Name: fmt.Sprintf("rmsnorm/N%d C%d f16=%t y %v", z.n, z.c, half, t), Op: "rmsnorm_forward", F16: half, Operands: t,
 				body: func(e *env) { normOperandCase(e, z.n, z.c, half) }})
 		}
+		for _, add := range []bool{false, true} {
+			cs = append(cs, Case{Name: fmt.Sprintf("rmsnorm backward/N%d C%d add=%t copy %v", z.n, z.c, add, t), Op: "rmsnorm_backward", Operands: t,
+				body: func(e *env) { normCopyCase(e, z.n, z.c, add, z.n%2 == 0) }})
+		}
 	}
-	return cs
+	return append(cs, Case{Name: fmt.Sprintf("rmsnorm backward/N2100 C12 copy %v", t), Op: "rmsnorm_backward", Operands: t,
+		body: func(e *env) { normCopyCase(e, 2100, 12, true, false) }})
+}
+
+// normCopyCase has gradients that bring every kind of value into dx, whose copy must
+// not change dx or dw.
+func normCopyCase(e *env, n, c int, add, frozen bool) {
+	x, w, dy := e.in("x", e.normal(1, n*c), n, c), e.in("w", e.normal(1, c), c), e.in("dy", e.normal(1, n*c), n, c)
+	rms, old := e.in("rms_inv", e.normal(1, n), n), wild(e.normal(1, n*c))
+	dx, exact := e.acc("dx", old, n, c), e.acc("exact", old, n, c)
+	dxCopy := e.outOperand("dx_copy", n, c)
+	var dw, exactDW *tens
+	if !frozen {
+		gain := e.normal(1, c)
+		dw, exactDW = e.acc("dw", gain, c), e.acc("exact_dw", gain, c)
+	}
+	e.run(func(s side) {
+		a := op.RMSNormBackward{X: s.t(x), W: s.t(w), DY: s.t(dy), RMSInv: s.t(rms), DX: s.t(exact), DW: s.t(exactDW), AddDX: add}
+		s.RMSNormBackward(a)
+		a.DX, a.DXCopy, a.DW = s.t(dx), s.t(dxCopy), s.t(dw)
+		s.RMSNormBackward(a)
+	})
+	e.sameRounded(dxCopy, dx)
+	e.sameRounded(dx, exact)
+	if !frozen {
+		e.sameRounded(dw, exactDW)
+	}
 }
 
 // normOperandCase has gains that bring every kind of value into y.

@@ -25,6 +25,8 @@ func (r *Backend[T]) RMSNorm(a op.RMSNorm) error {
 //
 //	dx_i = w_i·dy_i·r − x_i·r³·A/C
 //	dw_i += Σ_rows x_i·r·dy_i   where DW is present
+//
+// and dx is copied to DXCopy where that is present.
 func (r *Backend[T]) RMSNormBackward(a op.RMSNormBackward) error {
 	w, rms, c := r.float(a.W), r.float(a.RMSInv), a.X.Cols()
 	dw := make([]T, c)
@@ -46,6 +48,10 @@ func (r *Backend[T]) RMSNormBackward(a op.RMSNormBackward) error {
 			}
 			dx[i] = d
 		}
+	}
+	if a.DXCopy.Ok() {
+		copy(r.float(a.DXCopy), r.float(a.DX))
+		r.store(a.DXCopy)
 	}
 	return nil
 }

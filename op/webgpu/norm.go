@@ -91,11 +91,11 @@ func (b *Backend) RMSNorm(a op.RMSNorm) error {
 	return b.narrowWide(a.Y)
 }
 
-// RMSNormBackward gives DX (added to with AddDX) and, where it is present, adds
-// to DW: in one pass for few rows, else through partial sums.
+// RMSNormBackward gives DX (added to with AddDX) and, where they are present, its
+// copy, and adds to DW: in one pass for few rows, else through partial sums.
 func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 	n, cols := a.X.Dims[0], a.X.Dims[1]
-	k, groups := b.normBackward(n, cols, a.AddDX, a.DW.Ok())
+	k, groups, copies := b.normBackward(a)
 	c := b.begin(k)
 	c.in(a.X)
 	c.in(a.W)
@@ -111,8 +111,19 @@ func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 		c.scratch(scratchPartials, uint64(4*groups*cols), true)
 	}
 	c.words(uint32(n), uint32(cols))
-	if err := c.groups(groups); err != nil || groups == 1 || !a.DW.Ok() {
+	if copies {
+		c.out(a.DXCopy)
+	}
+	if err := c.groups(groups); err != nil {
 		return err
+	}
+	if !copies {
+		if err := b.copyOperand(a.DXCopy, a.DX); err != nil {
+			return err
+		}
+	}
+	if groups == 1 || !a.DW.Ok() {
+		return nil
 	}
 	c = b.begin(b.plain("rmsnorm_backward_dw"))
 	c.scratch(scratchPartials, uint64(4*groups*cols), false)
@@ -121,18 +132,32 @@ func (b *Backend) RMSNormBackward(a op.RMSNormBackward) error {
 	return c.groups((cols + 7) / 8)
 }
 
-// normBackward is the kernel for n rows of cols channels, and how many
-// workgroups of it.
-func (b *Backend) normBackward(n, cols int, add, sumDW bool) (k *kernel, groups int) {
+// copyOperand copies float32 to an operand tensor, which may be absent or src itself.
+func (b *Backend) copyOperand(dst, src op.Tensor) error {
+	switch {
+	case !dst.Ok() || samePlace(dst, src):
+		return nil
+	case is16(dst):
+		return b.narrow(dst, func(c *call) { c.in(src) })
+	}
+	return b.Copy(dst, src)
+}
+
+// normBackward is the kernel for a, how many workgroups of it, and whether it writes
+// a.DXCopy too: in 16 bits, which float32 is not worth.
+func (b *Backend) normBackward(a op.RMSNormBackward) (k *kernel, groups int, copies bool) {
+	n, cols := a.X.Dims[0], a.X.Dims[1]
 	shape := chooseNorm(cols, 3)
 	if b.norm != nil {
 		shape = *b.norm
 	}
-	flags := []define{flag("ADD_DX", add), flag("SUM_DW", sumDW)}
+	flags := []define{flag("ADD_DX", a.AddDX), flag("SUM_DW", a.DW.Ok())}
 	if shape.fits(cols) {
-		return shape.variant(b, "rmsnorm_backward_vec", cols, flags...), min(shape.groups, ceil(n, shape.rows))
+		copies = a.DXCopy.Ok() && is16(a.DXCopy)
+		flags = append(flags, flag("COPY16", copies), flag("BF16", copies && isBrain(a.DXCopy)))
+		return shape.variant(b, "rmsnorm_backward_vec", cols, flags...), min(shape.groups, ceil(n, shape.rows)), copies
 	}
 	v := variant{name: "rmsnorm_backward"}
-	v.c[0] = bit(add) | bit(sumDW)<<1
-	return b.kernel(v, func() []define { return slices.Clone(flags) }), min(longNormGroups, ceil(n, 4))
+	v.c[0] = bit(a.AddDX) | bit(a.DW.Ok())<<1
+	return b.kernel(v, func() []define { return slices.Clone(flags) }), min(longNormGroups, ceil(n, 4)), false
 }

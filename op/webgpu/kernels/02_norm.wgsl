@@ -301,9 +301,11 @@ fn short_rows(group: u32, groups: u32, lid: u32) {
 
 // --- KERNEL: rmsnorm_backward_vec ---
 // As rmsnorm_backward for rows in registers. Any number of workgroups along x; a
-// workgroup does THREADS/LANES rows at once, and a thread every LANES-th vec4.
+// workgroup does THREADS/LANES rows at once, and a thread every LANES-th vec4. With
+// COPY16 dx_copy (N, C) gets the final dx in 16 bits.
 const ADD_DX: bool = false;
 const SUM_DW: bool = true;
+const COPY16: bool = false;
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> dy: array<vec4<f32>>;
@@ -311,6 +313,9 @@ const SUM_DW: bool = true;
 @group(0) @binding(4) var<storage, read_write> dx: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read_write> dw: array<vec4<f32>>;
 @group(0) @binding(6) var<uniform> dims: NormDims;
+// #if COPY16
+@group(0) @binding(7) var<storage, read_write> dx_copy: array<vec2<u32>>;
+// #endif
 
 var<workgroup> row_sums: array<vec4<f32>, THREADS>;
 
@@ -358,7 +363,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     if (on) {
       for (var k = 0u; k < QUADS; k++) { // unroll
         if (FULL || lane + k * LANES < c4) {
-          dx[base + k * LANES] = old[k] + r * (g[k] - xr[k] * mean);
+          let d = old[k] + r * (g[k] - xr[k] * mean);
+          dx[base + k * LANES] = d;
+          // #if COPY16
+          dx_copy[base + k * LANES] = quad(d);
+          // #endif
         }
       }
     }
