@@ -13,6 +13,8 @@ type block struct {
 
 	// Whether anything below needs the gradient of the sublayer's input.
 	attnDX, ffnDX bool
+	// Whether products of a layer below read that of the layer's input.
+	below bool
 
 	qkv      []op.MatMul // q, k, v = y1·{wq, wk, wv}
 	gateUp   []op.MatMul // gate, up = y2·{w_gate, w_up}
@@ -88,13 +90,13 @@ func (g *Graph) attentionForward(b *block) {
 }
 
 // attentionBackward undoes attentionForward, its last line first. It finds the
-// gradient of xMid in dx and leaves the gradient of x there.
+// gradient of xMid in dx and leaves the gradient of x there; dxRead goes with dx.
 func (g *Graph) attentionBackward(b *block) {
 	r, s := g.r, &g.back
 	attn, dattn := rowsOf(b.attn), rowsOf(s.dattn)
 	// xMid = x + attn·wo; the gradient of x begins as dx itself.
-	g.weightGrad(attn, s.dx, b.dw.wo)                           // dwo += attnᵀ·dx
-	g.linearBackward(b.w.wo, b.low.o, attn, s.dx, dattn, false) // dattn = dx·woᵀ
+	g.weightGrad(attn, s.dxRead, b.dw.wo)                           // dwo += attnᵀ·dx
+	g.linearBackward(b.w.wo, b.low.o, attn, s.dxRead, dattn, false) // dattn = dx·woᵀ
 	// attn = attention(q, k, v); dq, dk and dv are written.
 	r.AttentionBackward(op.AttentionBackward{Q: b.q, K: b.k, V: b.v, Out: b.attn, LSE: b.lse, DocStart: g.docStart,
 		DOut: s.dattn, Delta: s.delta, DQ: s.dq, DK: s.dk, DV: s.dv, Scale: g.scale})
@@ -105,7 +107,7 @@ func (g *Graph) attentionBackward(b *block) {
 	g.linearsBackward(b.dy1, b.y1, b.low.q, b.low.k, b.low.v) // dy = dq·wqᵀ + dk·wkᵀ + dv·wvᵀ
 	if b.attnDX {
 		r.RMSNormBackward(op.RMSNormBackward{X: b.x, W: b.attnGain, DY: s.dy, RMSInv: b.rms1, // y1 = norm(x)
-			DX: s.dx, AddDX: true, DW: b.dw.attnNorm}) // dx +=, dattn_norm +=
+			DX: s.dx, DXCopy: wanted(s.dxRead, b.below), AddDX: true, DW: b.dw.attnNorm}) // dx +=, dattn_norm +=
 	}
 }
 
@@ -141,13 +143,13 @@ func (g *Graph) ffnInner(b *block) {
 }
 
 // ffnBackward undoes ffnForward, its last line first. It finds the gradient of
-// out in dx and leaves the gradient of xMid there.
+// out in dx and leaves the gradient of xMid there; dxRead goes with dx.
 func (g *Graph) ffnBackward(b *block) {
 	r, s := g.r, &g.back
 	// out = xMid + glu·w_down; the gradient of xMid begins as dx itself.
-	g.weightGrad(b.glu, s.dx, b.dw.wDown)                             // dw_down += gluᵀ·dx
-	dglu, dup := s.gluGrads(b)                                        // glu itself, perhaps
-	g.linearBackward(b.w.wDown, b.low.down, b.glu, s.dx, dglu, false) // dglu = dx·w_downᵀ
+	g.weightGrad(b.glu, s.dxRead, b.dw.wDown)                             // dw_down += gluᵀ·dx
+	dglu, dup := s.gluGrads(b)                                            // glu itself, perhaps
+	g.linearBackward(b.w.wDown, b.low.down, b.glu, s.dxRead, dglu, false) // dglu = dx·w_downᵀ
 	// glu = act(gate)·up; dgate and dup are written, dup perhaps over dglu.
 	r.GLUBackward(op.GLUBackward{Gate: b.gate, Up: b.up, DOut: dglu, DGate: s.dgate, DUp: dup, Act: g.act})
 	// gate, up = y2·{w_gate, w_up}
@@ -155,6 +157,6 @@ func (g *Graph) ffnBackward(b *block) {
 	g.linearsBackward(b.dy2, b.y2, b.low.gate, b.low.up) // dy = dgate·w_gateᵀ + dup·w_upᵀ
 	if b.ffnDX {
 		r.RMSNormBackward(op.RMSNormBackward{X: b.xMid, W: b.ffnGain, DY: s.dy, RMSInv: b.rms2, // y2 = norm(xMid)
-			DX: s.dx, AddDX: true, DW: b.dw.ffnNorm}) // dx +=, dffn_norm +=
+			DX: s.dx, DXCopy: s.dxRead, AddDX: true, DW: b.dw.ffnNorm}) // dx +=, dffn_norm +=
 	}
 }

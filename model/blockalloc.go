@@ -29,6 +29,7 @@ func (g *Graph) newBlocks() {
 		if grads {
 			b.out = g.residual(fmt.Sprintf("x.%d", l+1))
 			b.dw = collect(l, g.p.grad, g.p.grad)
+			b.below = l > 0
 			b.attnDX = !frozen || l > 0
 			b.ffnDX = b.attnDX || b.low.attention()
 			b.attnGain, b.ffnGain = g.p.master(layerName(l, "attn_norm")), g.p.master(layerName(l, "ffn_norm"))

@@ -73,6 +73,7 @@ type scratch struct {
 	du     op.Tensor // (N, r) gradient of a low-rank projection; absent without an adapter
 
 	// Operands.
+	dxRead op.Tensor // (N, C) dx as products read it, renewed with it: dx itself in float32
 	dqBack op.Tensor // (B, T, H, D) dq rotated back: dq itself in float32
 	dkBack op.Tensor // (B, T, KVH, D) dk rotated back: dk itself in float32
 	dgate  op.Tensor // (N, F)
@@ -159,6 +160,7 @@ func (g *Graph) newScratch() {
 	if !narrow {
 		s.dq, s.dk = m.f32("dq", B, T, c.Heads, c.HeadDim), m.f32("dk", B, T, c.KVHeads, c.HeadDim)
 	}
+	s.dxRead = m.operandOr(s.dx, "dx_read")
 	s.dqBack, s.dkBack = m.operandOr(s.dq, "dq_back"), m.operandOr(s.dk, "dk_back")
 	if m.operands != tensor.F32 {
 		s.dglu, s.dup = m.operandIf(!g.p.adapts("w_down"), "dglu", N, c.FFN), m.operand("dup", N, c.FFN)

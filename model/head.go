@@ -89,7 +89,7 @@ func (g *Graph) headForwardBackward(gradScale float32) {
 	}
 	r.Sum(op.Sum{X: h.loss, Out: h.sum, Scale: 1, Acc: true})
 	r.RMSNormBackward(op.RMSNormBackward{X: h.x, W: h.gain, DY: s.dy, RMSInv: h.rmsInv, // y = norm(x)
-		DX: s.dx, DW: h.dnorm}) // dx =, dfinal_norm +=
+		DX: s.dx, DXCopy: s.dxRead, DW: h.dnorm}) // dx =, dfinal_norm +=
 }
 
 // finalNorm computes y = norm(x).
