@@ -395,8 +395,9 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
 // --- KERNEL: rmsnorm_backward_dw ---
 // The second pass: dw[c] += Σ_p partials[p, c]. partials (P, C), dw (C).
 // A workgroup takes 8 channels; each of its 32 rows of threads sums every 32nd
-// partial, eight loads on their way at a time, and the first adds up the 32 sums.
-// 1-D dispatch over ceil(C/8).
+// partial, and the first adds up the 32 sums. The kernel is short, and most of it is
+// waiting: 16 loads are on their way at a time, which is all of 512 partials, and dw
+// comes with them. 1-D dispatch over ceil(C/8).
 @group(0) @binding(0) var<storage, read> partials: array<f32>;
 @group(0) @binding(1) var<storage, read_write> dw: array<f32>;
 @group(0) @binding(2) var<uniform> dims: NormDims;   // n: partials P
@@ -406,23 +407,27 @@ var<workgroup> sums: array<f32, 256>;
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
   let c = wid.x * 8u + (lid & 7u);
+  var total = 0.0;
+  if (lid < 8u && c < dims.c) {
+    total = dw[c];
+  }
   var sum = 0.0;
   if (c < dims.c) {
-    for (var p = lid >> 3u; p < dims.n; p += 256u) {
-      var part = array<f32, 8>();
-      for (var k = 0u; k < 8u; k++) { // unroll
+    for (var p = lid >> 3u; p < dims.n; p += 512u) {
+      var part = array<f32, 16>();
+      for (var k = 0u; k < 16u; k++) { // unroll
         if (p + 32u * k < dims.n) {
           part[k] = partials[(p + 32u * k) * dims.c + c];
         }
       }
       sum += ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+      sum += ((part[8] + part[9]) + (part[10] + part[11])) + ((part[12] + part[13]) + (part[14] + part[15]));
     }
   }
   sums[lid] = sum;
   workgroupBarrier();
   if (lid < 8u && c < dims.c) {
-    var total = dw[c];
-    for (var i = 0u; i < 32u; i++) {
+    for (var i = 0u; i < 32u; i++) { // unroll
       total += sums[lid + 8u * i];
     }
     dw[c] = total;
