@@ -8,7 +8,7 @@ import (
 
 func embeddingCases() []Case {
 	var cs []Case
-	for _, z := range []struct{ n, v, c int }{{1, 1, 1}, {5, 3, 7}, {33, 40, 64}, {17, 257, 65}, {64, 100, 300}} {
+	for _, z := range []struct{ n, v, c int }{{1, 1, 1}, {5, 3, 7}, {33, 40, 64}, {17, 257, 65}, {64, 100, 300}, {37, 11, 132}} {
 		name := fmt.Sprintf("N%d V%d C%d", z.n, z.v, z.c)
 		for _, half := range []bool{false, true} {
 			cs = append(cs, Case{Name: fmt.Sprintf("embedding/%s f16=%t", name, half), Op: "embedding_forward", F16: half,

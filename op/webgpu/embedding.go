@@ -2,19 +2,31 @@ package webgpu
 
 import "tezgah/op"
 
+// embeddingSteps is how many vec4s a thread of embedding_forward_vec copies.
+const embeddingSteps = 4
+
 // Embedding is Out[n] = W[Tokens[n]].
 func (b *Backend) Embedding(a op.Embedding) error {
-	name := "embedding_forward"
-	if isHalf(a.W) {
-		name = "embedding_forward_w16"
+	half, n := isHalf(a.W), a.Out.Len()
+	var k *kernel
+	groups := ceil(n, 256)
+	switch {
+	case a.W.Cols()%4 == 0:
+		k = b.kernel(variant{name: "embedding_forward_vec", c: [10]int32{bit(half)}}, func() []define {
+			return []define{flag("W16", half), u("STEPS", embeddingSteps)}
+		})
+		groups = ceil(n/4, 256*embeddingSteps)
+	case half:
+		k = b.plain("embedding_forward_w16")
+	default:
+		k = b.plain("embedding_forward")
 	}
-	c := b.begin(b.plain(name))
+	c := b.begin(k)
 	c.in(a.Tokens)
 	c.in(a.W)
 	c.out(a.Out)
-	n := a.Out.Len()
 	c.words(uint32(a.Out.Dims[0]), uint32(a.W.Cols()), uint32(a.W.Dims[0]))
-	return c.threads(n)
+	return c.groups(groups)
 }
 
 // How embedding_backward cuts its work; see the kernel. Every slice of the

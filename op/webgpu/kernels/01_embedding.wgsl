@@ -55,6 +55,49 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   out[i] = f32(w[token * dims.c + i % dims.c]);
 }
 
+// --- KERNEL: embedding_forward_vec ---
+// As embedding_forward, and with W16 as embedding_forward_w16, for C a multiple of 4.
+// A thread copies STEPS vec4s, WG from each other, so that several loads are on their
+// way: 1-D dispatch over ceil(N·C/4 / (WG·STEPS)) workgroups.
+const W16: bool = false;
+const STEPS: u32 = 4u;
+// #if W16
+alias Weights = vec4<f16>;
+// #else
+alias Weights = vec4<f32>;
+// #endif
+@group(0) @binding(0) var<storage, read> tokens: array<i32>;
+@group(0) @binding(1) var<storage, read> w: array<Weights>;
+@group(0) @binding(2) var<storage, read_write> out: array<vec4<f32>>;
+@group(0) @binding(3) var<uniform> dims: EmbeddingDims;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let first = flat_wg(wid, nwg) * WG * STEPS + lid;
+  let c4 = dims.c / 4u;
+  let all = dims.n * c4;
+  var token = array<u32, STEPS>();
+  var row = array<vec4<f32>, STEPS>();
+  for (var k = 0u; k < STEPS; k++) { // unroll
+    if (first + k * WG < all) {
+      token[k] = u32(tokens[(first + k * WG) / c4]);
+    }
+  }
+  for (var k = 0u; k < STEPS; k++) { // unroll
+    if (token[k] < dims.v) {
+      row[k] = vec4<f32>(w[token[k] * c4 + (first + k * WG) % c4]);
+    } else {
+      row[k] = vec4<f32>(not_a_number(dims.v));
+    }
+  }
+  for (var k = 0u; k < STEPS; k++) { // unroll
+    if (first + k * WG < all) {
+      out[first + k * WG] = row[k];
+    }
+  }
+}
+
 // --- KERNEL: embedding_backward ---
 // dw[tokens[n], c] += dout[n, c], without atomics on floats; the order of each sum
 // follows from the token ids alone. tokens (N), dout (N, C), dw (V, C), added to.
@@ -185,8 +228,13 @@ fn list(turn: u32, before: u32, from_: u32, lid: u32) {
 }
 
 // sort_list sorts n entries by id, equal ones by position: each thread counts the
-// entries that come before its own.
+// entries that come before its own, eight at a time. NONE, which fills up the list to
+// eights, comes before none.
 fn sort_list(n: u32, lid: u32) {
+  if (lid < 8u && n + lid < LISTED) {
+    id_[n + lid] = NONE;
+  }
+  workgroupBarrier();
   var at = array<u32, LISTED / WG>();
   var id = array<u32, LISTED / WG>();
   var place = array<u32, LISTED / WG>();
@@ -195,14 +243,17 @@ fn sort_list(n: u32, lid: u32) {
     if (e < n) {
       at[k] = at_[e];
       id[k] = id_[e];
-      var sum = 0u;
-      for (var i = 0u; i < n; i++) {
-        let other = id_[i];
-        if (other < id[k] || (other == id[k] && i < e)) {
-          sum++;
-        }
+    }
+  }
+  for (var first = 0u; lid < n && first < n; first += 8u) {
+    var other = array<u32, 8>();
+    for (var i = 0u; i < 8u; i++) { // unroll
+      other[i] = id_[first + i];
+    }
+    for (var k = 0u; k < LISTED / WG; k++) { // unroll
+      for (var i = 0u; i < 8u; i++) { // unroll
+        place[k] += u32(other[i] < id[k] || (other[i] == id[k] && first + i < lid + k * WG));
       }
-      place[k] = sum;
     }
   }
   workgroupBarrier();
@@ -237,7 +288,22 @@ fn add_rows(n: u32, item: u32, lid: u32) {
   carry[lid] = Item();
   var ended = 0u;
   var sum = Item();
-  for (var e = begin; e < end; e += AHEAD) {
+  var e = begin;
+  while (e < end) {
+    // Most of a frequent id's rows: one run that goes on, with nothing to write.
+    if (e + 2u * AHEAD <= end && id_[e] == id_at(e + 2u * AHEAD, n)) {
+      var rows = array<Item, 2u * AHEAD>();
+      for (var k = 0u; k < 2u * AHEAD; k++) { // unroll
+        if (on) {
+          rows[k] = dout[at_[e + k] * dims.items + item];
+        }
+      }
+      for (var k = 0u; k < 2u * AHEAD; k++) { // unroll
+        sum += rows[k];
+      }
+      e += 2u * AHEAD;
+      continue;
+    }
     var row = array<Item, AHEAD>();
     var old = array<Item, AHEAD>();   // of dw, for runs that end here
     for (var k = 0u; k < AHEAD; k++) { // unroll
@@ -264,6 +330,7 @@ fn add_rows(n: u32, item: u32, lid: u32) {
         }
       }
     }
+    e += AHEAD;
   }
   let open = end > begin && id_[end - 1u] == id_at(end, n);   // the last run goes on
   let last = id_at(end, n);
