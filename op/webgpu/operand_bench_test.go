@@ -23,6 +23,10 @@ func (m *bandwidthBench) operands() {
 	show("rmsnorm_forward to bf16", 6*n*s.c, func(i int) error {
 		return b.RMSNorm(op.RMSNorm{X: x[i], W: s.norm.w, Y: y[i], RMSInv: s.rms, Eps: 1e-5})
 	})
+	dy, dx := m.tensors(n, s.c), m.tensors(n, s.c)
+	show("rmsnorm_backward with a copy in bf16", 18*n*s.c, func(i int) error {
+		return b.RMSNormBackward(op.RMSNormBackward{X: x[i], W: s.norm.w, DY: dy[i], RMSInv: s.rms, DX: dx[i], DXCopy: y[i], DW: s.norm.g, AddDX: true})
+	})
 	heads := [4]int{s.b, s.t, s.h, s.c / s.h}
 	show("rope to bf16", 6*n*s.c, func(i int) error {
 		return b.RoPE(op.RoPE{X: x[i].Reshape(heads[:]...), Out: y[i].Reshape(heads[:]...), Table: s.table, Inverse: true})
