@@ -23,6 +23,8 @@ var (
 		{Subgroups: 4, Own: 1, Other: 32, Strip: 32},
 		{Subgroups: 8, Own: 1, Other: 64, Strip: 32, Early: true},
 		{Subgroups: 8, Own: 1, Other: 32, Strip: 32, Early: true},
+		{Subgroups: 4, Own: 2, Other: 32, Strip: 32, Early: true},
+		{Subgroups: 4, Own: 2, Other: 64, Strip: 32},
 		smallAttentionTile,
 	}
 	backwardTiles = []matrix.AttentionTile{
@@ -32,6 +34,7 @@ var (
 		{Subgroups: 4, Own: 1, Other: 32, Strip: 16},
 		{Subgroups: 8, Own: 1, Other: 64, Strip: 16, Early: true},
 		{Subgroups: 8, Own: 1, Other: 32, Strip: 16, Early: true},
+		{Subgroups: 4, Own: 2, Other: 32, Strip: 16},
 		smallAttentionTile,
 	}
 	smallAttentionTile = matrix.AttentionTile{Subgroups: 2, Own: 1, Other: 16, Strip: 16}
@@ -93,7 +96,7 @@ func (c attentionClass) String() string {
 	return fmt.Sprintf("%s-%v-%d-%d-%v", attentionNames[c.part], c.input, c.d, c.t, c.doc)
 }
 
-const attentionSubject = "attention-tiles-v2"
+const attentionSubject = "attention-tiles-v3"
 
 // attentionTileFor returns the tile for a call: the one that ran fastest here when it
 // was measured, or the first that fits.

@@ -12,7 +12,8 @@
 //
 // Which row and column a component of a fragment has is the driver's affair. Where
 // it matters, fragments are loaded with row and column numbers, component by
-// component beside the others.
+// component beside the others. Sums that live through the loop are only touched as whole
+// fragments: NVIDIA's driver keeps an array whose components are named in memory.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require

@@ -195,7 +195,7 @@ void main() {
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint n = 0; n < ND; n++) {
       uint to = 8 * (kvBase + (mine + r * XM) * kvStride) + n * XN;
-      EACH(i) gk[r * ND + n][i] *= scale;
+      gk[r * ND + n] = gk[r * ND + n] * scale;
       STORE_ROWS(gk[r * ND + n], dk, to, 8 * kvStride, mine + r * XM)
       if (HALF_RESULT) STORE_HALVES(gv[r * ND + n], halves, to, 8 * kvStride, mine + r * XM)
       else {

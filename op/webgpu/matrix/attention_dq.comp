@@ -200,7 +200,7 @@ void main() {
   barrier(); // the tiles become spare memory
   [[unroll]] for (uint r = 0; r < OWN; r++)
     [[unroll]] for (uint n = 0; n < ND; n++) {
-      EACH(i) g[r * ND + n][i] *= scale;
+      g[r * ND + n] = g[r * ND + n] * scale;
       STORE_ROWS(g[r * ND + n], dq, 8 * (qBase + (mine + r * XM) * qStride) + n * XN, 8 * qStride, mine + r * XM)
     }
 }

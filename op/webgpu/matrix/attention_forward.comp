@@ -99,9 +99,8 @@ void raise() {
     ROW_VECTOR(m[r], mark, sub * ROWS + r * XM);
     ROW_VECTOR(f, factor, sub * ROWS + r * XM);
 #endif
-    EACH(i) l[r][i] *= f[i];
-    [[unroll]] for (uint n = 0; n < ND; n++)
-      EACH(i) o[r * ND + n][i] *= f[i];
+    l[r] = l[r] * f;
+    [[unroll]] for (uint n = 0; n < ND; n++) o[r * ND + n] = o[r * ND + n] * f;
   }
 }
 
@@ -179,7 +178,7 @@ void finish(uint row, uint to, uint stride) {
     SUM f;
     ROW_VECTOR(f, factor, rows);
     [[unroll]] for (uint n = 0; n < ND; n++) {
-      EACH(i) o[r * ND + n][i] *= f[i];
+      o[r * ND + n] = o[r * ND + n] * f;
       uint at = to + r * XM * stride + n * XN;
       if (HALF_RESULT) STORE_HALVES(o[r * ND + n], halves, at, stride, mine + r * XM)
       else {
