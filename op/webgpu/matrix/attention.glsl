@@ -13,7 +13,8 @@
 // Which row and column a component of a fragment has is the driver's affair. Where
 // it matters, fragments are loaded with row and column numbers, component by
 // component beside the others. Sums that live through the loop are only touched as whole
-// fragments: NVIDIA's driver keeps an array whose components are named in memory.
+// fragments, and in loops that are all unrolled: otherwise NVIDIA's driver keeps their
+// array in memory, which costs more than the products.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -208,20 +209,21 @@ vec4 spareQuad(uint row, uint quad) { return uintBitsToFloat(near[spareAt + row 
     SYNC; \
     SPARE_STORE(fragment); \
     SYNC; \
-    for (uint e = lane; e < XM * XN; e += LANES) { \
-      uint y = e / XN, x = e % XN; \
+    EACH(i) { \
+      uint e = i * LANES + lane, y = e / XN, x = e % XN; \
       if (row + y < t) target[to + y * stride + x] = spareQuad(y, x / 4)[x % 4]; \
     } \
   }
 
 // STORE_HALVES is STORE_ROWS in 16 bits.
+const uint EIGHTS = (XM * XN / 8 + LANES - 1) / LANES; // of a thread
 #define STORE_HALVES(fragment, target, to, stride, row) \
   { \
     SYNC; \
     SPARE_STORE(fragment); \
     SYNC; \
-    for (uint e = lane; e < XM * XN / 8; e += LANES) { \
-      uint y = e / (XN / 8), x = e % (XN / 8); \
-      if (row + y < t) target[(to + y * stride) / 8 + x] = eight(spareQuad(y, 2 * x), spareQuad(y, 2 * x + 1)); \
+    [[unroll]] for (uint i = 0; i < EIGHTS; i++) { \
+      uint e = i * LANES + lane, y = e / (XN / 8), x = e % (XN / 8); \
+      if (y < XM && row + y < t) target[(to + y * stride) / 8 + x] = eight(spareQuad(y, 2 * x), spareQuad(y, 2 * x + 1)); \
     } \
   }
