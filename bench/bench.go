@@ -3,7 +3,7 @@
 // same device reaches in the same run.
 //
 // The folder also keeps dated results as JSON and the programs that measure
-// peers. Open this file first, then step.go.
+// peers. Open this file first, then products.go and step.go.
 package bench
 
 import (
@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"tezgah/model"
 	"tezgah/op"
 	"tezgah/tensor"
 )
@@ -25,7 +24,8 @@ type Result struct {
 	Reps      int     `json:"reps"`
 	GFLOPS    float64 `json:"gflops,omitempty"`
 	GBPerSec  float64 `json:"gb_per_s,omitempty"`
-	Share     float64 `json:"share_of_peak"`
+	Share     float64 `json:"share_of_peak"`    // of the matrix units' peak with Rounds
+	Rounds    string  `json:"rounds,omitempty"` // what products round their inputs to: BF16 or F16
 	TokPerSec float64 `json:"tokens_per_second,omitempty"`
 }
 
@@ -80,35 +80,41 @@ func New(r *op.Runner, opt Options) (*Bencher, error) {
 // Report returns what was measured so far.
 func (b *Bencher) Report() Report { return b.out }
 
-// measure times f until the time is up, at least five times, and records the
-// median. cost may be zero where neither arithmetic nor traffic is compared.
-func (b *Bencher) measure(name string, cost op.Cost, tokens int, f func()) error {
-	f() // kernels are built and memory is touched here
-	if err := b.r.Sync(); err != nil {
-		return fmt.Errorf("bench %s: %w", name, err)
+// task is something to measure.
+type task struct {
+	name   string
+	cost   op.Cost      // of one call; zero where neither arithmetic nor traffic is compared
+	tokens int          // of one call; 0 where they are not counted
+	calls  int          // between two waits; 0 means 1
+	rounds tensor.DType // what products round to meanwhile; F32 for exact inputs
+	run    func()       // one call; its error stays with the runner
+}
+
+// measure times calls until the time is up, at least five times, and records the
+// median of one.
+func (b *Bencher) measure(t task) error {
+	calls := max(1, t.calls)
+	round := func() error {
+		for range calls {
+			t.run()
+		}
+		if err := b.r.Sync(); err != nil {
+			return fmt.Errorf("bench %s: %w", t.name, err)
+		}
+		return nil
+	}
+	if err := round(); err != nil { // kernels are built and memory is touched here
+		return err
 	}
 	var times []float64
 	for begin := time.Now(); len(times) < 5 || time.Since(begin) < b.opt.Each; {
-		t := time.Now()
-		f()
-		if err := b.r.Sync(); err != nil {
-			return fmt.Errorf("bench %s: %w", name, err)
+		start := time.Now()
+		if err := round(); err != nil {
+			return err
 		}
-		times = append(times, max(1e-9, (time.Since(t)-b.peak.SubmitOverhead).Seconds()))
+		times = append(times, max(1e-9, (time.Since(start)-b.peak.SubmitOverhead).Seconds()/float64(calls)))
 	}
-	slices.Sort(times)
-	median := times[len(times)/2]
-	res := Result{Name: name, MedianMs: median * 1e3, SpreadMs: (times[len(times)*3/4] - times[len(times)/4]) * 1e3, Reps: len(times)}
-	if cost.FLOPs > 0 {
-		res.GFLOPS = float64(cost.FLOPs) / median / 1e9
-		res.Share = float64(cost.FLOPs) / median / b.peak.FLOPS
-	} else if cost.Bytes > 0 {
-		res.GBPerSec = float64(cost.Bytes) / median / 1e9
-		res.Share = float64(cost.Bytes) / median / b.peak.BytesPerSec
-	}
-	if tokens > 0 {
-		res.TokPerSec = float64(tokens) / median
-	}
+	res := b.result(t, times)
 	b.out.Results = append(b.out.Results, res)
 	if b.opt.Report != nil {
 		b.opt.Report(res)
@@ -116,73 +122,73 @@ func (b *Bencher) measure(name string, cost op.Cost, tokens int, f func()) error
 	return nil
 }
 
-// random allocates a tensor of small random numbers.
+// result is what the times of a task, in seconds, come to.
+func (b *Bencher) result(t task, times []float64) Result {
+	slices.Sort(times)
+	median := times[len(times)/2]
+	res := Result{Name: t.name, MedianMs: median * 1e3, SpreadMs: (times[len(times)*3/4] - times[len(times)/4]) * 1e3, Reps: len(times)}
+	if t.rounds != tensor.F32 {
+		res.Rounds = t.rounds.String()
+	}
+	if t.cost.FLOPs > 0 {
+		res.GFLOPS = float64(t.cost.FLOPs) / median / 1e9
+		res.Share = float64(t.cost.FLOPs) / median / productPeak(b.peak, t.rounds)
+	} else if t.cost.Bytes > 0 {
+		res.GBPerSec = float64(t.cost.Bytes) / median / 1e9
+		res.Share = float64(t.cost.Bytes) / median / b.peak.BytesPerSec
+	}
+	if t.tokens > 0 {
+		res.TokPerSec = float64(t.tokens) / median
+	}
+	return res
+}
+
+// productPeak is the arithmetic, in FLOPs per second, that products are held
+// against: that of the matrix units where they round their inputs.
+func productPeak(p op.Peak, rounds tensor.DType) float64 {
+	if rounds != tensor.F32 && p.MatrixFLOPS > 0 {
+		return p.MatrixFLOPS
+	}
+	return p.FLOPS
+}
+
+// random allocates a float32 tensor of normal random numbers.
 func (b *Bencher) random(label string, seed uint64, dims ...int) (op.Tensor, error) {
+	return b.randomOf(tensor.F32, label, seed, dims...)
+}
+
+// randomOf is random for elements of type F32, F16 or BF16.
+func (b *Bencher) randomOf(typ tensor.DType, label string, seed uint64, dims ...int) (op.Tensor, error) {
 	t := op.Of(nil, 0, dims...)
-	buf, err := b.r.Backend().Alloc(label, tensor.F32, t.Len())
+	buf, err := b.r.Backend().Alloc(label, typ, t.Len())
 	if err != nil {
 		return t, err
 	}
 	t.Buf = buf
-	x := make([]float32, t.Len())
-	tensor.NewRNG(seed, 77).Normal(x[:min(len(x), 1<<16)], 0, 1)
-	for n := 1 << 16; n < len(x); n *= 2 {
-		copy(x[n:], x[:n])
-	}
-	op.WriteSlice(b.r, t, x)
+	x := make([]float32, min(t.Len(), 1<<16))
+	tensor.NewRNG(seed, 77).Normal(x, 0, 1)
+	b.r.Write(t, repeated(narrowed(x, typ), t.Len()*typ.Size()))
 	return t, b.r.Err()
 }
 
-// MatMul measures the forward product and both backward products of one
-// weight (k, n) with m rows.
-func (b *Bencher) MatMul(name string, m, k, n int) error {
-	x, err := b.random("x", 1, m, k)
-	if err != nil {
-		return err
+// narrowed is x as elements of type t, little-endian.
+func narrowed(x []float32, t tensor.DType) []byte {
+	to := map[tensor.DType]func(float32) uint16{tensor.F16: tensor.ToF16, tensor.BF16: tensor.ToBF16}[t]
+	if to == nil {
+		return tensor.Bytes(x)
 	}
-	defer b.r.Backend().Free(x.Buf)
-	w, err := b.random("w", 2, k, n)
-	if err != nil {
-		return err
+	y := make([]uint16, len(x))
+	for i, v := range x {
+		y[i] = to(v)
 	}
-	defer b.r.Backend().Free(w.Buf)
-	y, err := b.random("y", 3, m, n)
-	if err != nil {
-		return err
-	}
-	defer b.r.Backend().Free(y.Buf)
-	forms := []op.MatMul{
-		{A: x, B: w, C: y},
-		{A: y, B: w, C: x, TransB: true},
-		{A: x, B: y, C: w, TransA: true},
-	}
-	cost := op.Cost{FLOPs: 2 * int64(m) * int64(k) * int64(n)}
-	for _, a := range forms {
-		label := fmt.Sprintf("%s %s M %d K %d N %d", a.Label(), name, m, k, n)
-		if err := b.measure(label, cost, 0, func() { b.r.MatMul(a) }); err != nil {
-			return err
-		}
-	}
-	return nil
+	return tensor.Bytes(y)
 }
 
-// MatMuls measures every distinct weight shape of a model with rows rows.
-func (b *Bencher) MatMuls(cfg model.Config, rows int) error {
-	c := cfg.WithDefaults()
-	shapes := []struct {
-		name string
-		k, n int
-	}{
-		{"wq", c.DModel, c.Heads * c.HeadDim},
-		{"wk", c.DModel, c.KVHeads * c.HeadDim},
-		{"w_gate", c.DModel, c.FFN},
-		{"w_down", c.FFN, c.DModel},
-		{"lm_head", c.DModel, c.VocabSize},
+// repeated is p again and again, n bytes in all.
+func repeated(p []byte, n int) []byte {
+	all := make([]byte, n)
+	for done := copy(all, p); done > 0 && done < n; done *= 2 {
+		copy(all[done:], all[:done])
 	}
-	for _, s := range shapes {
-		if err := b.MatMul(s.name, rows, s.k, s.n); err != nil {
-			return err
-		}
-	}
-	return nil
+	return all
 }

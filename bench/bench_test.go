@@ -26,7 +26,7 @@ func TestEveryMeasurement(t *testing.T) {
 	cfg := model.Config{VocabSize: 300, Context: 16, DModel: 32, Layers: 1, Heads: 2, KVHeads: 1, FFN: 64, Tied: true}.WithDefaults()
 	before, _ := backend.MemoryBytes()
 	for name, run := range map[string]func() error{
-		"matmuls": func() error { return b.MatMuls(cfg, 32) },
+		"matmuls": func() error { return b.MatMuls(cfg, StepOptions{Batch: 2, Context: 16}) },
 		"adamw":   func() error { return b.AdamW(5000) },
 		"step":    func() error { return b.Step("tiny", cfg, StepOptions{Batch: 2, Context: 16}) },
 		"moments": func() error { return b.Step("tiny", cfg, StepOptions{Batch: 2, Context: 16, Moments8: true}) },

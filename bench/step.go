@@ -32,7 +32,7 @@ func (b *Bencher) AdamW(n int) error {
 	op.WriteSlice(b.r, ts[3], make([]float32, n)) // second moments are not negative
 	a := op.AdamW{W: ts[0], G: ts[1], M: ts[2], V: ts[3], Stats: stats, AdamHyper: op.AdamHyper{
 		LR: 1e-3, Beta1: 0.9, Beta2: 0.95, WeightDecay: 0.1, Eps: 1e-8, Beta1Pow: 0.9, Beta2Pow: 0.95}}
-	return b.measure(fmt.Sprintf("adamw_update %d", n), op.Cost{Bytes: 32 * int64(n)}, 0, func() { b.r.AdamW(a) })
+	return b.measure(task{name: fmt.Sprintf("adamw_update %d", n), cost: op.Cost{Bytes: 32 * int64(n)}, run: func() { b.r.AdamW(a) }})
 }
 
 // StepOptions choose the form of a training step.
@@ -44,6 +44,11 @@ type StepOptions struct {
 	Round tensor.DType
 	// HeadRows is how many rows of logits exist at once, 0 for the default.
 	HeadRows int
+}
+
+// graph is the form of the step's graph.
+func (o StepOptions) graph() model.TrainOptions {
+	return model.TrainOptions{Batch: o.Batch, Context: o.Context, LossChunkRows: o.HeadRows}
 }
 
 // trainingStep is a model ready to train on random tokens.
@@ -76,7 +81,7 @@ func newTrainingStep(r *op.Runner, cfg model.Config, opt StepOptions) (s *traini
 	if err = s.params.Init(1); err != nil {
 		return s, err
 	}
-	if s.graph, err = model.NewGraph(r, s.params, model.TrainOptions{Batch: opt.Batch, Context: opt.Context, LossChunkRows: opt.HeadRows}); err != nil {
+	if s.graph, err = model.NewGraph(r, s.params, opt.graph()); err != nil {
 		return s, err
 	}
 	if s.adam, err = optim.New(r, s.params, optim.Defaults()); err != nil {
@@ -131,8 +136,8 @@ func (s *trainingStep) finish() error {
 	return err
 }
 
-// Step measures whole training steps of a model. Its share of the peak counts
-// 6·parameters·tokens plus causal attention.
+// Step measures whole training steps of a model. Its share of the peak, the matrix
+// units' with opt.Round, counts 6·parameters·tokens plus causal attention.
 func (b *Bencher) Step(name string, cfg model.Config, opt StepOptions) error {
 	s, err := newTrainingStep(b.r, cfg, opt)
 	if err != nil {
@@ -142,11 +147,11 @@ func (b *Bencher) Step(name string, cfg model.Config, opt StepOptions) error {
 	rows, context := s.graph.Rows(), s.graph.Options().Context
 	label := fmt.Sprintf("step %s B %d T %d", name, opt.Batch, context)
 	var stepErr error
-	err = b.measure(label, op.Cost{FLOPs: cfg.FLOPsPerToken(context) * int64(rows)}, rows, func() {
+	err = b.measure(task{name: label, cost: op.Cost{FLOPs: cfg.FLOPsPerToken(context) * int64(rows)}, tokens: rows, rounds: opt.Round, run: func() {
 		if stepErr == nil {
 			stepErr = s.run()
 		}
-	})
+	}})
 	return errors.Join(err, stepErr)
 }
 
@@ -187,8 +192,8 @@ func (p StepProfile) OpRows(peak op.Peak) (rows []Row, totalMs float64) {
 		}
 		if r.Time > time.Duration(r.Calls)*time.Microsecond { // below that a rate would be noise
 			flops := peak.FLOPS
-			if p.round != tensor.F32 && peak.MatrixFLOPS > 0 && (strings.HasPrefix(r.Label, "matmul") || strings.HasPrefix(r.Label, "attention")) {
-				flops = peak.MatrixFLOPS
+			if strings.HasPrefix(r.Label, "matmul") || strings.HasPrefix(r.Label, "attention") {
+				flops = productPeak(peak, p.round)
 			}
 			compute, memory := float64(r.FLOPs)/s/flops, float64(r.Bytes)/s/peak.BytesPerSec
 			row.GBPerSec, row.GFLOPS = float64(r.Bytes)/s/1e9, float64(r.FLOPs)/s/1e9
@@ -308,9 +313,9 @@ func (b *Bencher) Decode(name string, cfg model.Config, prompt int, mixed bool) 
 		return err
 	}
 	var stepErr error
-	err = b.measure(fmt.Sprintf("decode %s", name), op.Cost{Bytes: 4 * int64(cfg.NumParams())}, 1, func() {
+	err = b.measure(task{name: fmt.Sprintf("decode %s", name), cost: op.Cost{Bytes: 4 * int64(cfg.NumParams())}, tokens: 1, run: func() {
 		_, stepErr = d.Step(tokens[:1])
-	})
+	}})
 	if err != nil {
 		return err
 	}

@@ -46,19 +46,23 @@ func (g *Graph) newHead() {
 		h.dw, h.dnorm = p.grad(name), p.grad(normName)
 	}
 	m.purpose = "logits chunk"
-	h.logits = m.f32("logits", g.chunkRows(), g.cfg.VocabSize)
+	h.logits = m.f32("logits", HeadRows(g.cfg, g.opt, g.mem.lim), g.cfg.VocabSize)
 	if h.dlogits = h.logits; p.trains() {
 		h.dlogits = m.operandOr(h.logits, "dlogits")
 	}
 }
 
-// chunkRows is R: what the option asks for, or as many rows as fit logitsBytes
-// and the device's limits, in chunks of nearly equal size. Chunks begin at
-// multiples of op.AlignElems rows, so that every view of them is aligned.
-func (g *Graph) chunkRows() int {
-	N, V := g.Rows(), g.cfg.VocabSize
-	most := maxElems(g.mem.lim, tensor.F32) / V
-	rows := g.opt.LossChunkRows
+// HeadRows is R, the rows of logits that a graph with these options has at once:
+// what the option asks for, or as many as fit logitsBytes and the device's limits, in
+// chunks of nearly equal size. Chunks begin at multiples of op.AlignElems rows, so
+// that every view of them is aligned. A context of 0 is the model's.
+func HeadRows(cfg Config, opt TrainOptions, lim op.Limits) int {
+	if opt.Context == 0 {
+		opt.Context = cfg.Context
+	}
+	N, V := opt.Batch*opt.Context, cfg.VocabSize
+	most := maxElems(lim, tensor.F32) / V
+	rows := opt.LossChunkRows
 	if rows == 0 {
 		rows = min(logitsBytes/4/V, most)
 		rows = max(rows/op.AlignElems*op.AlignElems, op.AlignElems)
