@@ -24,21 +24,37 @@ type Result struct {
 	Reps      int     `json:"reps"`
 	GFLOPS    float64 `json:"gflops,omitempty"`
 	GBPerSec  float64 `json:"gb_per_s,omitempty"`
-	Share     float64 `json:"share_of_peak"`    // of the matrix units' peak with Rounds
-	Rounds    string  `json:"rounds,omitempty"` // what products round their inputs to: BF16 or F16
+	Share     float64 `json:"share_of_peak"`           // of the matrix units' peak with Rounds
+	OfCopy    float64 `json:"share_of_copy,omitempty"` // of what a copy of as many bytes reaches, where bytes count
+	Rounds    string  `json:"rounds,omitempty"`        // what products round their inputs to: BF16 or F16
 	TokPerSec float64 `json:"tokens_per_second,omitempty"`
 }
 
 // Report is a run of measurements on one device.
 type Report struct {
-	Device       string   `json:"device"`
-	Go           string   `json:"go"`
-	Version      string   `json:"version"`
-	PeakGFLOPS   float64  `json:"peak_gflops"`
-	MatrixGFLOPS float64  `json:"matrix_gflops,omitempty"` // of a large product on matrix units
-	PeakGBPerSec float64  `json:"peak_gb_per_s"`
-	SubmitMicros float64  `json:"submit_us"`
-	Results      []Result `json:"results"`
+	Device       string     `json:"device"`
+	Go           string     `json:"go"`
+	Version      string     `json:"version"`
+	PeakGFLOPS   float64    `json:"peak_gflops"`
+	MatrixGFLOPS float64    `json:"matrix_gflops,omitempty"` // of a large product on matrix units
+	PeakGBPerSec float64    `json:"peak_gb_per_s"`
+	Copies       []CopyRate `json:"copies"` // of all sizes, the large copy last
+	SubmitMicros float64    `json:"submit_us"`
+	Results      []Result   `json:"results"`
+}
+
+// CopyRate is op.CopyRate in the report's units.
+type CopyRate struct {
+	Bytes    int64   `json:"bytes"` // read and written
+	GBPerSec float64 `json:"gb_per_s"`
+}
+
+// Copies are the copies of a peak, for reports.
+func Copies(p op.Peak) (list []CopyRate) {
+	for _, c := range p.Copies {
+		list = append(list, CopyRate{c.Bytes, c.BytesPerSec / 1e9})
+	}
+	return list
 }
 
 // Options say how long to measure.
@@ -72,7 +88,7 @@ func New(r *op.Runner, opt Options) (*Bencher, error) {
 	b := &Bencher{r: r, opt: opt, peak: peak}
 	b.out = Report{
 		Device: r.Backend().Device(), Go: runtime.Version(), Version: opt.Version,
-		PeakGFLOPS: peak.FLOPS / 1e9, MatrixGFLOPS: peak.MatrixFLOPS / 1e9, PeakGBPerSec: peak.BytesPerSec / 1e9, SubmitMicros: float64(peak.SubmitOverhead) / 1e3,
+		PeakGFLOPS: peak.FLOPS / 1e9, MatrixGFLOPS: peak.MatrixFLOPS / 1e9, PeakGBPerSec: peak.BytesPerSec / 1e9, Copies: Copies(peak), SubmitMicros: float64(peak.SubmitOverhead) / 1e3,
 	}
 	return b, nil
 }
@@ -136,6 +152,7 @@ func (b *Bencher) result(t task, times []float64) Result {
 	} else if t.cost.Bytes > 0 {
 		res.GBPerSec = float64(t.cost.Bytes) / median / 1e9
 		res.Share = float64(t.cost.Bytes) / median / b.peak.BytesPerSec
+		res.OfCopy = float64(t.cost.Bytes) / median / b.peak.CopyRate(float64(t.cost.Bytes))
 	}
 	if t.tokens > 0 {
 		res.TokPerSec = float64(t.tokens) / median

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -41,6 +42,9 @@ func TestEveryMeasurement(t *testing.T) {
 		t.Fatalf("report %+v, %d results were announced", rep, seen)
 	}
 	for _, res := range rep.Results {
+		if (res.OfCopy > 0) != (res.GBPerSec > 0) {
+			t.Errorf("%s: %v of a copy at %v GB/s", res.Name, res.OfCopy, res.GBPerSec)
+		}
 		if res.MedianMs <= 0 || res.Share <= 0 || res.Reps < 5 || (res.GFLOPS > 0) == (res.GBPerSec > 0) {
 			t.Errorf("result %+v", res)
 		}
@@ -76,5 +80,36 @@ func TestProfileStep(t *testing.T) {
 		if calls[label] != want {
 			t.Errorf("%s ran %d times, want %d", label, calls[label], want)
 		}
+	}
+}
+
+// TestOfCopy: what is bound by memory is held against a copy of as many bytes as one
+// call moves, too; what is bound by arithmetic is not.
+func TestOfCopy(t *testing.T) {
+	r := op.NewRunner(newNotebook())
+	cfg := model.Config{VocabSize: 30, Context: 8, DModel: 8, Layers: 1, Heads: 1, FFN: 16, Tied: true}.WithDefaults()
+	p, err := ProfileStep(r, cfg, StepOptions{Batch: 1, Context: 8}, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A copy of any size reaches half the peak, and products are never bound by memory.
+	peak := op.Peak{FLOPS: 1, BytesPerSec: 1e12, Copies: []op.CopyRate{{Bytes: 1, BytesPerSec: 5e11}}}
+	rows, _ := p.OpRows(peak)
+	byMemory := 0
+	for _, row := range rows {
+		want := 0.0
+		if row.ByMemory {
+			want = 2 * row.OfPeak
+			byMemory++
+		}
+		if math.Abs(row.OfCopy-want) > 1e-9*want {
+			t.Errorf("%s: %v of a copy, want %v", row.Name, row.OfCopy, want)
+		}
+		if row.Name == "matmul" && (row.ByMemory || row.OfPeak == 0) {
+			t.Errorf("%+v, want a product bound by arithmetic", row)
+		}
+	}
+	if byMemory == 0 {
+		t.Errorf("nothing is bound by memory in %+v", rows)
 	}
 }

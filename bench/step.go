@@ -175,6 +175,9 @@ type Row struct {
 	GFLOPS   float64
 	OfPeak   float64 // of whichever peak is nearer
 	ByMemory bool    // that is the bandwidth
+	// OfCopy is, where ByMemory, the share of the bandwidth that a copy of as many
+	// bytes as a call must move on average reaches: what a short kernel could reach.
+	OfCopy float64
 }
 
 // OpRows are the operations in descending time, held against the peaks, and their
@@ -198,6 +201,9 @@ func (p StepProfile) OpRows(peak op.Peak) (rows []Row, totalMs float64) {
 			compute, memory := float64(r.FLOPs)/s/flops, float64(r.Bytes)/s/peak.BytesPerSec
 			row.GBPerSec, row.GFLOPS = float64(r.Bytes)/s/1e9, float64(r.FLOPs)/s/1e9
 			row.OfPeak, row.ByMemory = max(compute, memory), memory > compute
+			if row.ByMemory {
+				row.OfCopy = float64(r.Bytes) / s / peak.CopyRate(float64(r.Bytes)/float64(r.Calls))
+			}
 		}
 		rows = append(rows, row)
 	}

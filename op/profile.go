@@ -108,6 +108,7 @@ type Peak struct {
 	MatrixFLOPS    float64       // of a large product on matrix units, 16-bit inputs; 0 without them
 	BytesPerSec    float64       // read and written, of a large copy or triad
 	SubmitOverhead time.Duration // of an empty call with its wait
+	Copies         []CopyRate    // how fast smaller ones are, by size
 }
 
 // Measurer is what a backend may add to measure its own Peak. Measuring takes

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,8 +68,8 @@ func (f *benchFlags) run() error {
 	}
 	if !f.json {
 		rep := b.Report()
-		fmt.Printf("%s\npeak %.0f GFLOP/s%s, %.1f GB/s, empty call %.1f µs\n\n", rep.Device, rep.PeakGFLOPS, matrixPeak(rep.MatrixGFLOPS), rep.PeakGBPerSec, rep.SubmitMicros)
-		fmt.Printf("%-46s %10s %8s %12s %7s\n", "", "median ms", "spread", "", "of peak")
+		fmt.Printf("%s\npeak %.0f GFLOP/s%s, %.1f GB/s, empty call %.1f µs\n%s\n\n", rep.Device, rep.PeakGFLOPS, matrixPeak(rep.MatrixGFLOPS), rep.PeakGBPerSec, rep.SubmitMicros, copyLine(rep.Copies))
+		fmt.Printf("%-46s %10s %8s %15s %7s %9s\n", "", "median ms", "spread", "", "of peak", "of a copy")
 	}
 	if err := f.measure(b, cfg, step); err != nil {
 		return err
@@ -107,7 +108,7 @@ func printResult(r bench.Result) {
 	case r.GFLOPS > 0:
 		rate = fmt.Sprintf("%.1f GFLOP/s", r.GFLOPS)
 	}
-	fmt.Printf("%-46s %10.3f %8.3f %15s %6.1f%%", r.Name, r.MedianMs, r.SpreadMs, rate, 100*r.Share)
+	fmt.Printf("%-46s %10.3f %8.3f %15s %6.1f%% %9s", r.Name, r.MedianMs, r.SpreadMs, rate, 100*r.Share, ofCopy(r.OfCopy))
 	if r.TokPerSec > 0 {
 		fmt.Printf("  %s tokens/s", count(r.TokPerSec))
 	}
@@ -120,4 +121,26 @@ func matrixPeak(gflops float64) string {
 		return ""
 	}
 	return fmt.Sprintf(" (%.0f on matrix units)", gflops)
+}
+
+// ofCopy is a share of what a copy of as many bytes reaches, "" for what is not bound
+// by memory.
+func ofCopy(share float64) string {
+	if share == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f%%", 100*share)
+}
+
+// copyLine says how fast copies of every measured size are.
+func copyLine(list []bench.CopyRate) string {
+	var b strings.Builder
+	for i, c := range list {
+		sep := ", "
+		if i == 0 {
+			sep = "copies moving "
+		}
+		fmt.Fprintf(&b, "%s%s %.1f", sep, formatBytes(c.Bytes), c.GBPerSec)
+	}
+	return b.String() + " GB/s"
 }

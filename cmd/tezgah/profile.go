@@ -43,6 +43,7 @@ type profileRow struct {
 	GFLOPS        float64 `json:"gflops"`
 	ShareOfPeak   float64 `json:"share_of_peak"` // of whichever peak is nearer
 	BoundByMemory bool    `json:"bound_by_memory"`
+	ShareOfCopy   float64 `json:"share_of_copy"` // of as many bytes, where bound by memory
 }
 
 func (f *profileFlags) run() error {
@@ -78,15 +79,15 @@ func (f *profileFlags) run() error {
 	if f.json {
 		return printJSON(map[string]any{
 			"device": r.Backend().Device(), "preset": f.preset, "method": prof.Method(), "precision": f.precision, "undisturbed_ms": ms(prof.Step), "host_ms": ms(prof.Host), "peak_gflops": peak.FLOPS / 1e9,
-			"peak_gb_per_s": peak.BytesPerSec / 1e9, "submit_us": float64(peak.SubmitOverhead) / 1e3, "ms_per_step": total,
+			"peak_gb_per_s": peak.BytesPerSec / 1e9, "copies": bench.Copies(peak), "submit_us": float64(peak.SubmitOverhead) / 1e3, "ms_per_step": total,
 			"tokens_per_second": float64(f.batch*f.context) / prof.Step.Seconds(), "memory_bytes": peakBytes, "kernels": rows, "dispatches": dispatchRows(prof.Profile, f.steps),
 		})
 	}
-	fmt.Printf("%s\npeak %.0f GFLOP/s%s, %.1f GB/s; memory %s\n%s (%.1f µs)\n\n", r.Backend().Device(), peak.FLOPS/1e9, matrixPeak(peak.MatrixFLOPS/1e9), peak.BytesPerSec/1e9,
-		formatBytes(peakBytes), prof.Method(), float64(peak.SubmitOverhead)/1e3)
-	fmt.Printf("%-24s %7s %10s %7s %10s %10s %8s\n", "kernel", "calls", "ms", "share", "GB/s", "GFLOP/s", "of peak")
+	fmt.Printf("%s\npeak %.0f GFLOP/s%s, %.1f GB/s; memory %s\n%s\n%s (%.1f µs)\n\n", r.Backend().Device(), peak.FLOPS/1e9, matrixPeak(peak.MatrixFLOPS/1e9), peak.BytesPerSec/1e9,
+		formatBytes(peakBytes), copyLine(bench.Copies(peak)), prof.Method(), float64(peak.SubmitOverhead)/1e3)
+	fmt.Printf("%-24s %7s %10s %7s %10s %10s %8s %9s\n", "kernel", "calls", "ms", "share", "GB/s", "GFLOP/s", "of peak", "of a copy")
 	for _, p := range rows {
-		fmt.Printf("%-24s %7.0f %10.3f %6.1f%% %10.1f %10.1f %7.1f%%\n", p.Kernel, p.Calls, p.Ms, 100*p.Share, p.GBPerSec, p.GFLOPS, 100*p.ShareOfPeak)
+		fmt.Printf("%-24s %7.0f %10.3f %6.1f%% %10.1f %10.1f %7.1f%% %9s\n", p.Kernel, p.Calls, p.Ms, 100*p.Share, p.GBPerSec, p.GFLOPS, 100*p.ShareOfPeak, ofCopy(p.ShareOfCopy))
 	}
 	if list := dispatchRows(prof.Profile, f.steps); len(list) > 0 {
 		fmt.Printf("\n%-32s %7s %10s\n", "dispatches of", "a step", "ms")
@@ -119,7 +120,7 @@ func dispatchRows(prof *op.Profile, steps int) (rows []dispatchRow) {
 func profileRows(prof bench.StepProfile, peak op.Peak) (rows []profileRow, totalMs float64) {
 	list, totalMs := prof.OpRows(peak)
 	for _, r := range list {
-		rows = append(rows, profileRow{r.Name, r.Calls, r.Ms, r.Share, r.GBPerSec, r.GFLOPS, r.OfPeak, r.ByMemory})
+		rows = append(rows, profileRow{r.Name, r.Calls, r.Ms, r.Share, r.GBPerSec, r.GFLOPS, r.OfPeak, r.ByMemory, r.OfCopy})
 	}
 	return rows, totalMs
 }

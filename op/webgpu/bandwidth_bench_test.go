@@ -20,14 +20,14 @@ const bandwidthSets = 6
 type bandwidthBench struct {
 	b    *Backend
 	s    *stepBench
-	peak float64 // bytes per second of a large copy
+	peak op.Peak
 }
 
 // BenchmarkBandwidth compares the forms of the kernels that should run at the
 // memory's speed, at the sizes of the reference step: microseconds a call and the
-// share of the measured copy bandwidth of the bytes that the call must move. The
-// line "copy" is a copy of as many bytes as a norm moves: no short kernel can do
-// better. The forms "of any" size are what the others are compared with. TEZGAH_BENCH_OPS lists beginnings of names, separated by commas.
+// share of the measured copy bandwidth of the bytes that the call must move, of a
+// large copy and of one of as many bytes. The line "copy" is a copy of as many bytes
+// as a norm moves: no short kernel can do better. The forms "of any" size are what the others are compared with. TEZGAH_BENCH_OPS lists beginnings of names, separated by commas.
 func BenchmarkBandwidth(tb *testing.B) {
 	b, real := benchBackend(tb)
 	z := stepSize(real)
@@ -38,7 +38,7 @@ func BenchmarkBandwidth(tb *testing.B) {
 		tb.Fatal(err)
 	}
 	fmt.Printf("%s: copy peak %.0f GB/s\n", b.Device(), p.BytesPerSec/1e9)
-	m := &bandwidthBench{b: b, s: s, peak: p.BytesPerSec}
+	m := &bandwidthBench{b: b, s: s, peak: p}
 	m.norms()
 	m.ropes()
 	m.loss()
@@ -79,7 +79,7 @@ func (m *bandwidthBench) show(name string, bytes int, call func(set int)) {
 		best = min(best, d)
 	}
 	d := best.Seconds() / bandwidthSets
-	fmt.Printf("%-46s %8.1f µs %7.0f GB/s %5.1f %%  (first %.1fs)\n", name, d*1e6, float64(bytes)/d/1e9, 100*float64(bytes)/d/m.peak, compiled.Seconds())
+	fmt.Printf("%-46s %8.1f µs %7.0f GB/s %5.1f %% of peak %5.1f %% of a copy  (first %.1fs)\n", name, d*1e6, float64(bytes)/d/1e9, 100*float64(bytes)/d/m.peak.BytesPerSec, 100*float64(bytes)/d/m.peak.CopyRate(float64(bytes)), compiled.Seconds())
 }
 
 // tensors gives every set its own tensor of ordinary numbers.

@@ -2,7 +2,6 @@ package webgpu
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"tezgah/gpu"
@@ -11,14 +10,14 @@ import (
 )
 
 // MeasurePeak measures what the device reaches on the simplest work: chains of
-// fused multiply-adds in registers, a large copy by a kernel, and an empty
-// submit with its wait. Times are the shortest of several runs.
+// fused multiply-adds in registers, copies by a kernel, and an empty submit with
+// its wait. Times are the shortest of several runs.
 func (b *Backend) MeasurePeak() (op.Peak, error) {
 	overhead, err := b.submitOverhead()
 	if err != nil {
 		return op.Peak{}, err
 	}
-	bandwidth, err := b.copyBandwidth(overhead)
+	copies, err := b.copyRates(overhead)
 	if err != nil {
 		return op.Peak{}, err
 	}
@@ -27,7 +26,7 @@ func (b *Backend) MeasurePeak() (op.Peak, error) {
 		return op.Peak{}, err
 	}
 	units, err := b.matrixPeak()
-	return op.Peak{FLOPS: flops, MatrixFLOPS: units, BytesPerSec: bandwidth, SubmitOverhead: overhead}, err
+	return op.Peak{FLOPS: flops, MatrixFLOPS: units, BytesPerSec: copies[len(copies)-1].BytesPerSec, SubmitOverhead: overhead, Copies: copies}, err
 }
 
 // warmTime is how long work runs before it is timed: GPUs lower their clocks
@@ -93,35 +92,6 @@ func (b *Backend) fill(t op.Tensor, word uint32) error {
 	c.memory(mem, offset, n&^3, true)
 	c.words(uint32(n/4), word)
 	return c.threads(int(n / 4))
-}
-
-// copyBandwidth is bytes read and written per second by the copy kernel, on
-// buffers far larger than caches where the device is large enough.
-func (b *Backend) copyBandwidth(overhead time.Duration) (float64, error) {
-	n, repeats := 1<<20, 1
-	if b.tuner.budget >= 1e10 {
-		// Little enough for one row of workgroups: see flat_id in 00_shared.wgsl.
-		n = int(min(b.dev.Limits().BindingSize, 240<<20) / 4)
-		repeats = 10
-	}
-	var t [2]op.Tensor
-	for i := range t {
-		mem, err := b.Alloc(fmt.Sprintf("bandwidth %d", i), tensor.F32, n)
-		if err != nil {
-			return 0, err
-		}
-		defer b.Free(mem)
-		t[i] = op.Of(mem, 0, n)
-	}
-	d, err := b.shortest(5, func() error {
-		for range repeats {
-			if err := b.Copy(t[0], t[1]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return float64(8*n*repeats) / seconds(d-overhead), err
 }
 
 // fmaPeak is FLOPs per second of fused multiply-adds in registers.

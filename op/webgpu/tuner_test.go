@@ -104,6 +104,14 @@ func TestMeasure(t *testing.T) {
 	if err != nil || p.FLOPS <= 0 || p.BytesPerSec <= 0 || p.SubmitOverhead <= 0 {
 		t.Errorf("peak %+v: %v", p, err)
 	}
+	if len(p.Copies) < 3 || p.Copies[len(p.Copies)-1].BytesPerSec != p.BytesPerSec {
+		t.Errorf("copies %+v, want several, the large one of %v bytes per second last", p.Copies, p.BytesPerSec)
+	}
+	for i, c := range p.Copies {
+		if c.BytesPerSec <= 0 || i > 0 && c.Bytes <= p.Copies[i-1].Bytes {
+			t.Errorf("copies %+v, want positive rates of rising sizes", p.Copies)
+		}
+	}
 	rate, tile, err := b.MatMulRate(64, 48, 40, false, true, b.Limits().F16, "")
 	if err != nil || rate <= 0 || tile.BM == 0 {
 		t.Errorf("a product: %v FLOP/s with %v: %v", rate, tile, err)

@@ -78,6 +78,7 @@ type profileRow struct {
 	TFLOPS        float64 `json:"tflops"`
 	OfPeak        float64 `json:"of_peak"` // of whichever peak is nearer
 	BoundByMemory bool    `json:"bound_by_memory"`
+	OfCopy        float64 `json:"of_copy"` // of as many bytes, where bound by memory
 }
 
 // profile is POST /api/runs/NAME/profile: where the time of a step of this run
@@ -138,7 +139,7 @@ func profileRows(prof bench.StepProfile, peak op.Peak) (rows []profileRow, total
 	rows = []profileRow{}
 	for _, r := range list {
 		rows = append(rows, profileRow{Name: r.Name, Calls: r.Calls, Ms: r.Ms, Share: r.Share, GBPerSec: r.GBPerSec, TFLOPS: r.GFLOPS / 1e3,
-			OfPeak: r.OfPeak, BoundByMemory: r.ByMemory})
+			OfPeak: r.OfPeak, BoundByMemory: r.ByMemory, OfCopy: r.OfCopy})
 	}
 	return rows, totalMs
 }

@@ -306,6 +306,7 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
       gb_per_s: 8 / (i + 1),
       tflops: 0.11 / (i + 1),
       of_peak: 0.6 / (i + 1),
+      of_copy: i % 2 ? 0.8 / i : 0,
       bound_by_memory: i > 2,
     })),
   });

@@ -259,6 +259,8 @@ export interface ProfileRow {
   gb_per_s: number;
   tflops: number;
   of_peak: number;
+  /** Of a copy of as many bytes; 0 where arithmetic is the bound. */
+  of_copy: number;
   bound_by_memory: boolean;
 }
 

@@ -374,6 +374,7 @@ export const en = {
     bandwidth: "GB/s",
     tflops: "TFLOP/s",
     ofPeak: "Of peak",
+    ofCopy: "Of a copy",
   },
 
   models: {

@@ -375,6 +375,7 @@ export const tr: typeof en = {
     bandwidth: "GB/sn",
     tflops: "TFLOP/sn",
     ofPeak: "Doruğa oranı",
+    ofCopy: "Kopyaya oranı",
   },
 
   models: {

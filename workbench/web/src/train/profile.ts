@@ -43,6 +43,7 @@ function profile(result: ProfileResult): Child {
     [m.profile.bandwidth, (r) => (r.gb_per_s > 0 ? fmt.number(r.gb_per_s, 1) : "–")],
     [m.profile.tflops, (r) => (r.tflops > 0 ? fmt.number(r.tflops, 3) : "–")],
     [m.profile.ofPeak, (r) => (r.of_peak > 0 ? fmt.percent(r.of_peak) : "–")],
+    [m.profile.ofCopy, (r) => (r.of_copy > 0 ? fmt.percent(r.of_copy) : "–")],
   ];
   return [
     h("p", m.profile.step(fmt.number(result.step_ms, 1)), " ", h("span.muted", engineWords(result.method))),
