@@ -64,16 +64,15 @@ func AutoModel(c Config, b op.Backend) (model.Config, error) {
 	operands := op.OperandType(b)
 	free, last := lim.FreeBytes, error(nil)
 	for {
-		t := Trainer{cfg: c, backend: b}
-		name, m, least, err := model.AutoPreset(vocab, free, t.paramOptions(lim, operands), t.graphOptions(), lim, operands)
+		name, m, least, err := model.AutoPreset(vocab, free, c.paramOptions(lim, operands), c.graphOptions(), lim, operands)
 		if err != nil && last != nil {
 			err = fmt.Errorf("no preset fits: %w; use a smaller batch, a shorter context or recompute", last)
 		}
 		if err != nil {
 			return m, err
 		}
-		t.cfg.Model = m
-		plan, err := t.plan()
+		c.Model = m
+		plan, _, err := c.memoryPlan(lim, operands, b)
 		if err != nil || plan.Total() <= lim.FreeBytes {
 			return m, err
 		}

@@ -46,28 +46,37 @@ func Rounding(precision string, b op.Backend) tensor.DType {
 	return want
 }
 
-// setPrecision makes the device compute as the configuration says, as far as it
-// can: what it lacks is said, and training goes on in float32.
-func (t *Trainer) setPrecision() error {
-	want := roundTo(t.cfg.Precision)
-	r, ok := t.backend.(op.Rounder)
+// setPrecision makes the device compute as the configuration says, as far as it can.
+func (t *Trainer) setPrecision() (err error) {
+	var notice string
+	if t.rounds, notice, err = applyPrecision(t.cfg.Precision, t.backend); notice != "" {
+		t.notice(notice)
+	}
+	return err
+}
+
+// applyPrecision makes a device compute in a precision as far as it can, and says
+// whether products round then. What the device lacks is a notice for the user, and
+// training goes on in float32. An error means that the device is of no use.
+func applyPrecision(precision string, b op.Backend) (rounds bool, notice string, err error) {
+	want := roundTo(precision)
+	r, ok := b.(op.Rounder)
 	has := ok && len(r.Rounding()) > 0
-	t.rounds = false
-	switch p := t.cfg.Precision; {
+	switch {
 	case has && slices.Contains(r.Rounding(), want):
 		if err := r.RoundProducts(want); err != nil { // its matrix units are slow, for one
-			t.notice(fmt.Sprintf("%v: training goes on in f32%s", err, instead(r, len(r.Rounding()) > 0)))
-			return r.RoundProducts(tensor.F32)
+			notice = fmt.Sprintf("%v: training goes on in f32%s", err, instead(r, len(r.Rounding()) > 0))
+			return false, notice, r.RoundProducts(tensor.F32)
 		}
-		t.rounds = true
-	case p == Mixed && !t.backend.Limits().F16:
-		t.notice("this device has no 16-bit floats: training goes on in f32")
-	case p == BF16 || p == F16:
-		t.notice(fmt.Sprintf("%s has no matrix units for %s that can be reached: training goes on in f32%s", t.backend.Device(), p, instead(r, has)))
+		rounds = true
+	case precision == Mixed && !b.Limits().F16:
+		notice = "this device has no 16-bit floats: training goes on in f32"
+	case precision == BF16 || precision == F16:
+		notice = fmt.Sprintf("%s has no matrix units for %s that can be reached: training goes on in f32%s", b.Device(), precision, instead(r, has))
 	case has:
-		t.notice("this GPU has matrix units: --precision " + precisionOf(r.Rounding()[0]) + " trains several times as fast")
+		notice = "this GPU has matrix units: --precision " + precisionOf(r.Rounding()[0]) + " trains several times as fast"
 	}
-	return nil
+	return rounds, notice, nil
 }
 
 // instead names what a device has in place of a type that it lacks.

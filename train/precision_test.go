@@ -66,7 +66,8 @@ func TestPrecisionOfProducts(t *testing.T) {
 }
 
 // TestPlanCountsOperands: the plan of a run whose products round is what the run
-// allocates, and so is what is predicted from the device's abilities alone.
+// allocates, and so is what a stand-in predicts. A device whose matrix units are not
+// used counts in float32, and says why.
 func TestPlanCountsOperands(t *testing.T) {
 	dir := t.TempDir()
 	cfg := tinyConfig(writeData(t, dir, 1))
@@ -84,13 +85,35 @@ func TestPlanCountsOperands(t *testing.T) {
 		t.Errorf("the plan has no row for the copy of the weights:\n%v", info.Plan)
 	}
 	now, _ := tr.backend.MemoryBytes()
-	can, err1 := tr.cfg.PredictMemory(tr.backend.Limits(), []tensor.DType{tensor.BF16})
-	cannot, err2 := tr.cfg.PredictMemory(tr.backend.Limits(), []tensor.DType{tensor.F16})
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
+	if info.Plan.Total() != now {
+		t.Errorf("%d bytes are allocated, the plan says %d", now, info.Plan.Total())
 	}
-	if info.Plan.Total() != now || can.Total() != now || cannot.Total() == now {
-		t.Errorf("%d bytes are allocated, the plan says %d, the prediction %d, and in float32 %d", now, info.Plan.Total(), can.Total(), cannot.Total())
+	predict := func(b op.Backend, precision string) (int64, []string) {
+		d, err := NewStandIn(precision, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := op.OperandType(b); got != tensor.F32 {
+			t.Errorf("products round to %v after a look at %s", got, precision)
+		}
+		plan, notices, err := tr.cfg.PredictMemory(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan.Total(), notices
+	}
+	exact, none := predict(ref.New[float32](), F32)
+	if got, notices := predict(ref.New[float32](), BF16); got != now || exact == now || len(notices)+len(none) > 0 {
+		t.Errorf("%d bytes are allocated, predicted are %d and in float32 %d; notices %q, %q", now, got, exact, notices, none)
+	}
+	types := []tensor.DType{tensor.BF16}
+	for why, b := range map[string]op.Backend{
+		"they crawl": &rounding{Backend: ref.New[float32](), types: types, slow: errors.New("they crawl")},
+		"f16":        &rounding{Backend: ref.New[float32](), types: []tensor.DType{tensor.F16}},
+	} {
+		if got, notices := predict(b, BF16); got != exact || len(notices) != 1 || !strings.Contains(notices[0], why) {
+			t.Errorf("without units %d bytes are predicted, in float32 %d; notices %q, want one with %q", got, exact, notices, why)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"tezgah/model"
 	"tezgah/op"
 	"tezgah/optim"
+	"tezgah/tensor"
 )
 
 // plan is what the run occupies on its device, kernels' scratch memory included. It
@@ -14,22 +15,38 @@ func (t *Trainer) plan() (model.Plan, error) {
 	if t.planned != nil {
 		return *t.planned, nil
 	}
-	lim, operands := t.backend.Limits(), op.OperandType(t.backend)
-	params, graph := t.paramOptions(lim, operands), t.graphOptions()
-	plan, err := model.PredictMemory(t.cfg.Model, params, graph, lim, operands)
+	plan, notice, err := t.cfg.memoryPlan(t.backend.Limits(), op.OperandType(t.backend), t.backend)
 	if err != nil {
 		return plan, err
 	}
-	scratch, err := kernelScratch(t.backend, t.cfg.Model, params, graph, t.cfg.Optim)
-	if err != nil { // the run itself may do better, and says why if it does not
-		t.notice(fmt.Sprintf("the plan lacks what kernels need: %v", err))
-	}
-	if scratch > 0 {
-		plan.Rows = append(plan.Rows, model.PlanRow{Label: scratchLabel, Bytes: scratch})
+	if notice != "" {
+		t.notice(notice)
 	}
 	t.planned = &plan
 	return plan, nil
 }
+
+// memoryPlan is what a run of c, whose defaults are filled in, occupies on a device
+// with these limits and operand tensors of this type. dev, which may be nil, is the
+// device or a rehearsal of it, and tells what kernels need. notice says why it does
+// not; the run itself may do better, and says why if it does not.
+func (c Config) memoryPlan(lim op.Limits, operands tensor.DType, dev op.Backend) (plan model.Plan, notice string, err error) {
+	params, graph := c.paramOptions(lim, operands), c.graphOptions()
+	if plan, err = model.PredictMemory(c.Model, params, graph, lim, operands); err != nil {
+		return plan, "", err
+	}
+	scratch, err := kernelScratch(dev, c.Model, params, graph, c.Optim)
+	if err != nil {
+		notice = lacksScratch(err)
+	}
+	if scratch > 0 {
+		plan.Rows = append(plan.Rows, model.PlanRow{Label: scratchLabel, Bytes: scratch})
+	}
+	return plan, notice, nil
+}
+
+// lacksScratch tells the user of a plan without what kernels need.
+func lacksScratch(why error) string { return fmt.Sprintf("the plan lacks what kernels need: %v", why) }
 
 // scratchLabel is the plan's row for what kernels need beside the run's buffers.
 const scratchLabel = "kernel scratch"

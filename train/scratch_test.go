@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,53 @@ func TestPlanCountsKernelScratch(t *testing.T) {
 		t.Fatalf("a run that just fits: %v", err)
 	}
 	tr.Close()
+}
+
+// TestStandInPlansLikeTheRun: a stand-in, whose device is closed, gives the rows that
+// the run itself gives.
+func TestStandInPlansLikeTheRun(t *testing.T) {
+	dir := t.TempDir()
+	cfg := tinyConfig(writeData(t, dir, 1))
+	b, err := openHungry(4321, 0)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewStandIn(F32, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	var want model.Plan
+	tr, err := New(cfg, Options{Dir: filepath.Join(dir, "run"), Open: openHungry(4321, 0), Observer: Observer{Memory: func(p model.Plan, _ int64) { want = p }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg = tr.cfg // with the vocabulary of the data
+	tr.Close()
+	for range 2 { // it serves more than one plan
+		got, notices, err := cfg.PredictMemory(d)
+		if err != nil || len(notices) > 0 || !slices.Equal(got.Rows, want.Rows) || want.Rows[len(want.Rows)-1].Label != scratchLabel {
+			t.Errorf("the stand-in plans %v (%q, %v), the run %v", got.Rows, notices, err, want.Rows)
+		}
+	}
+}
+
+// TestStandInWithoutRehearsal: what a rehearsal that fails would have told is a line.
+func TestStandInWithoutRehearsal(t *testing.T) {
+	b, err := openHungry(1, 0)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.(*hungry).broken = errors.New("no such stage")
+	d, err := NewStandIn(F32, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := tinyConfig(writeData(t, t.TempDir(), 1))
+	cfg.Model.VocabSize = 300
+	if _, notices, err := cfg.PredictMemory(d); err != nil || len(notices) != 1 || !strings.Contains(notices[0], "no such stage") {
+		t.Errorf("notices %q, error %v", notices, err)
+	}
 }
 
 // TestPlanWithoutRehearsal: a rehearsal that fails costs a row and a line, not the

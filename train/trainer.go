@@ -258,20 +258,20 @@ func (t *Trainer) settleModel() error {
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // graphOptions are the training graph's shape and loss.
-func (t *Trainer) graphOptions() model.TrainOptions {
+func (c Config) graphOptions() model.TrainOptions {
 	return model.TrainOptions{
-		Batch: t.cfg.Batch, Context: t.cfg.Context,
-		LabelSmoothing: t.cfg.LabelSmoothing, ZLoss: t.cfg.ZLoss,
-		DocMask: t.cfg.DocMask, Recompute: t.cfg.Recompute,
+		Batch: c.Batch, Context: c.Context,
+		LabelSmoothing: c.LabelSmoothing, ZLoss: c.ZLoss,
+		DocMask: c.DocMask, Recompute: c.Recompute,
 	}
 }
 
 // paramOptions are the parameter buffers, as far as the device can serve them, while its
 // products round to operands.
-func (t *Trainer) paramOptions(lim op.Limits, operands tensor.DType) model.ParamOptions {
+func (c Config) paramOptions(lim op.Limits, operands tensor.DType) model.ParamOptions {
 	return model.ParamOptions{
-		Grads: true, Moments: !t.cfg.Moments8, Moments8: t.cfg.Moments8,
-		Mirror: t.cfg.Precision == Mixed && lim.F16, Rounded: model.RoundedOn(lim, operands), LoRA: t.cfg.LoRA,
+		Grads: true, Moments: !c.Moments8, Moments8: c.Moments8,
+		Mirror: c.Precision == Mixed && lim.F16, Rounded: model.RoundedOn(lim, operands), LoRA: c.LoRA,
 	}
 }
 
@@ -290,10 +290,10 @@ func (t *Trainer) openDevice() (err error) {
 	if err = t.checkMemory(); err != nil {
 		return err
 	}
-	if t.params, err = model.NewParams(t.runner, t.cfg.Model, t.paramOptions(t.backend.Limits(), op.OperandType(t.backend))); err != nil {
+	if t.params, err = model.NewParams(t.runner, t.cfg.Model, t.cfg.paramOptions(t.backend.Limits(), op.OperandType(t.backend))); err != nil {
 		return t.tooLarge(err)
 	}
-	if t.graph, err = model.NewGraph(t.runner, t.params, t.graphOptions()); err != nil {
+	if t.graph, err = model.NewGraph(t.runner, t.params, t.cfg.graphOptions()); err != nil {
 		return t.tooLarge(err)
 	}
 	if t.adam, err = optim.New(t.runner, t.params, t.cfg.Optim); err != nil {

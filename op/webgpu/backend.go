@@ -3,6 +3,7 @@ package webgpu
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"tezgah/gpu"
@@ -33,6 +34,7 @@ type Backend struct {
 	notice   string
 	// rehearsal: the device does nothing, see Rehearse.
 	rehearsal bool
+	sources   *sync.Map // of a rehearsal and of those made of it: see source
 
 	kernels  map[variant]*kernel
 	compiled int // pipelines built

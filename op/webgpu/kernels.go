@@ -116,11 +116,28 @@ func (b *Backend) compile(k *kernel, writable uint32) (*gpu.Pipeline, error) {
 		}
 		return b.dev.NewModule(k.label, m)
 	}
-	source, err := assemble(k.name, b.features, k.defines, writable)
+	source, err := b.source(k, writable)
 	if err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
 	return b.dev.NewPipeline(k.label, source)
+}
+
+// source is assemble for a kernel. Rehearsals remember it together, because a device
+// is rehearsed on again and again where nothing else takes any time.
+func (b *Backend) source(k *kernel, writable uint32) (string, error) {
+	if b.sources == nil {
+		return assemble(k.name, b.features, k.defines, writable)
+	}
+	key := fmt.Sprint(k.name, k.defines, writable)
+	if s, ok := b.sources.Load(key); ok {
+		return s.(string), nil
+	}
+	s, err := assemble(k.name, b.features, k.defines, writable)
+	if err == nil {
+		b.sources.Store(key, s)
+	}
+	return s, err
 }
 
 // assemble gives the final source of a kernel.

@@ -2,6 +2,7 @@ package webgpu
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"tezgah/gpu"
@@ -175,4 +176,40 @@ func TestEveryPresetRehearses(t *testing.T) {
 			h.Close()
 		}
 	}
+}
+
+// TestRehearsalOutlivesItsDevice: what is rehearsed on a rehearsal, after the device is
+// closed and by several goroutines at once, counts what the device's own does.
+func TestRehearsalOutlivesItsDevice(t *testing.T) {
+	cfg := model.Config{VocabSize: 130, Context: 40, DModel: 48, Layers: 1, Heads: 3, KVHeads: 1, HeadDim: 16, FFN: 80, Tied: true}.WithDefaults()
+	count := func(b *Backend) (int64, error) {
+		h, err := b.Rehearse()
+		if err != nil {
+			return 0, err
+		}
+		defer h.Close()
+		_, _, peak, err := trainStep(h, cfg, model.ParamOptions{Grads: true, Moments: true}, model.TrainOptions{Batch: 3}, 1)
+		return peak, err
+	}
+	b := open(t, gpu.Options{}, Options{})
+	want, err := count(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := b.Rehearse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			if got, err := count(h.(*Backend)); got != want || err != nil {
+				t.Errorf("%d bytes and error %v, want %d", got, err, want)
+			}
+		})
+	}
+	group.Wait()
 }

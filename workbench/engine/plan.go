@@ -33,7 +33,7 @@ func (s *Service) plan(c *call) error {
 	cfg, m := want.cfg, want.cfg.Model
 	out := map[string]any{
 		"params": 0, "model": m, "memory": []memoryRow{}, "total": 0, "free": 0, "fits": false, "tokens_per_step": 0, "steps": 0, "epochs": 0.0,
-		"flops_per_token": 0, "lr": cfg.Schedule.LR, "min_lr": cfg.Schedule.MinLR, "warmup": max(0, cfg.Schedule.Warmup), "tok_per_s": 0.0, "seconds": 0.0,
+		"flops_per_token": 0, "notices": []string{}, "lr": cfg.Schedule.LR, "min_lr": cfg.Schedule.MinLR, "warmup": max(0, cfg.Schedule.Warmup), "tok_per_s": 0.0, "seconds": 0.0,
 	}
 	if m.VocabSize > 0 && m.Validate() == nil {
 		out["params"] = m.NumParams()
@@ -60,11 +60,11 @@ func (s *Service) planSize(set RunSettings, want settled, out map[string]any) er
 		out["epochs"] = round(float64(steps*perStep) / float64(want.passTokens))
 	}
 	out["flops_per_token"] = cfg.Model.FLOPsPerToken(cfg.Context)
-	info, err := s.deviceInfo(set.Device)
+	info, err := s.deviceInfo(set.Device, cfg.Precision)
 	if err != nil {
 		return err
 	}
-	mem, err := cfg.PredictMemory(info.limits, info.rounding)
+	mem, notices, err := cfg.PredictMemory(info.standIns[cfg.Precision])
 	if err != nil {
 		return err
 	}
@@ -75,6 +75,7 @@ func (s *Service) planSize(set RunSettings, want settled, out map[string]any) er
 		}
 	}
 	free := max(0, info.limits.FreeBytes)
+	out["notices"] = append([]string{}, notices...)
 	out["memory"], out["total"], out["free"], out["fits"] = rows, mem.Total(), free, free == 0 || mem.Total() <= free
 	if speed := s.speeds.get(speedKey(cfg, info.words)); speed > 0 {
 		out["tok_per_s"] = round(speed)

@@ -76,6 +76,7 @@ type planView struct {
 	Epochs, LR, Seconds                float64
 	MinLR                              float64 `json:"min_lr"`
 	Speed                              float64 `json:"tok_per_s"`
+	Notices                            []string
 	Problems                           []problem
 }
 

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,7 +13,7 @@ import (
 	"tezgah/checkpoint"
 	"tezgah/model"
 	"tezgah/op"
-	"tezgah/tensor"
+	"tezgah/train"
 )
 
 // status is GET /api/status.
@@ -56,8 +58,8 @@ func (s *Service) status(c *call) error {
 type deviceInfo struct {
 	words    string // as the backend calls itself
 	limits   op.Limits
-	rounding []tensor.DType // what its products can round to
 	notice   string
+	standIns map[string]*train.StandIn // for plans, by the precisions that were asked for
 	at       time.Time
 }
 
@@ -75,10 +77,11 @@ const (
 	gpuInfoAge = 10 * time.Minute
 )
 
-// deviceInfo opens a device, looks at it and closes it again. What is known
-// from before is the answer at once; when it is old, it is found out anew for
-// the next time, because opening a device that computes can take a second.
-func (s *Service) deviceInfo(id string) (deviceInfo, error) {
+// deviceInfo opens a device, looks at it and closes it again: at what it is, and, for
+// each precision, at what plans have to know. What is known from before is the answer
+// at once; when it is old, it is found out anew for the next time, because opening a
+// device that computes can take a second.
+func (s *Service) deviceInfo(id string, precisions ...string) (deviceInfo, error) {
 	key, age := s.deviceKey(id), gpuInfoAge
 	if key == "cpu" {
 		age = cpuInfoAge
@@ -87,15 +90,21 @@ func (s *Service) deviceInfo(id string) (deviceInfo, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	info, ok := d.known[key]
+	all := slices.Sorted(maps.Keys(info.standIns))
+	for _, p := range precisions {
+		if info.standIns[p] == nil {
+			ok, all = false, append(all, p)
+		}
+	}
 	switch {
 	case !ok:
-		return s.lookAt(id, key)
+		return s.lookAt(id, key, all)
 	case time.Since(info.at) >= age && !d.busy[key] && s.ctx.Err() == nil:
 		d.busy[key] = true
 		s.jobs.wait.Add(1)
 		go func() {
 			defer s.jobs.wait.Done()
-			fresh, err := s.look(id)
+			fresh, err := s.look(id, all)
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			if d.busy[key] = false; err == nil {
@@ -106,9 +115,9 @@ func (s *Service) deviceInfo(id string) (deviceInfo, error) {
 	return info, nil
 }
 
-// lookAt looks at a device for the first time. The caller holds the lock.
-func (s *Service) lookAt(id, key string) (deviceInfo, error) {
-	info, err := s.look(id)
+// lookAt looks at a device while the request waits. The caller holds the lock.
+func (s *Service) lookAt(id, key string, precisions []string) (deviceInfo, error) {
+	info, err := s.look(id, precisions)
 	if err == nil {
 		s.devices.known[key] = info
 	}
@@ -116,15 +125,17 @@ func (s *Service) lookAt(id, key string) (deviceInfo, error) {
 }
 
 // look opens a device and closes it again.
-func (s *Service) look(id string) (deviceInfo, error) {
+func (s *Service) look(id string, precisions []string) (deviceInfo, error) {
 	b, notice, err := s.open(id)
 	if err != nil {
 		return deviceInfo{}, err
 	}
 	defer b.Close()
-	info := deviceInfo{words: b.Device(), limits: b.Limits(), notice: notice, at: time.Now()}
-	if r, ok := b.(op.Rounder); ok {
-		info.rounding = r.Rounding()
+	info := deviceInfo{words: b.Device(), limits: b.Limits(), notice: notice, standIns: map[string]*train.StandIn{}, at: time.Now()}
+	for _, p := range precisions {
+		if info.standIns[p], err = train.NewStandIn(p, b); err != nil {
+			return deviceInfo{}, fail("device", "%s cannot be planned for in %s: %v", b.Device(), p, err)
+		}
 	}
 	return info, nil
 }

@@ -135,6 +135,7 @@ export function startMock({ port = 0, tick = 50, perTick = 1, faults = {} } = {}
       warmup: Math.ceil(steps / 50),
       tok_per_s: speed,
       seconds: speed ? (steps * perStep) / speed : 0,
+      notices: [],
       problems,
     };
   }

@@ -242,6 +242,8 @@ export interface Plan {
   warmup: number;
   tok_per_s: number;
   seconds: number;
+  /** What the device lacks, and what the plan does not know. */
+  notices: string[];
   problems: { field: string; message: string }[];
 }
 

@@ -168,6 +168,7 @@ export const memory = {
   activations: "activations",
   "logits chunk": "logits",
   "backward scratch": "work space of the way back",
+  "kernel scratch": "work space of kernels",
   "optimizer work space": "work space of the optimizer",
   "batch and positions": "batch",
   decoder: "decoder",

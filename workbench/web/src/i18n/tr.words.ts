@@ -170,6 +170,7 @@ export const memory: typeof enMemory = {
   activations: "etkinleştirmeler",
   "logits chunk": "logitler",
   "backward scratch": "dönüş yolunun çalışma alanı",
+  "kernel scratch": "çekirdeklerin çalışma alanı",
   "optimizer work space": "eniyileyicinin çalışma alanı",
   "batch and positions": "yığın",
   decoder: "kod çözücü",

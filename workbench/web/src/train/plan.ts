@@ -68,6 +68,7 @@ function memoryBar(plan: Plan): Child {
         ),
       ),
     ),
+    plan.notices.map((line) => h("p.muted", engineWords(line))),
     plan.fits ? null : h("p.field-error", { role: "alert" }, m.plan.tooLarge),
   );
 }
