@@ -87,13 +87,14 @@ func TestProfileStep(t *testing.T) {
 // call moves, too; what is bound by arithmetic is not.
 func TestOfCopy(t *testing.T) {
 	r := op.NewRunner(newNotebook())
-	cfg := model.Config{VocabSize: 30, Context: 8, DModel: 8, Layers: 1, Heads: 1, FFN: 16, Tied: true}.WithDefaults()
-	p, err := ProfileStep(r, cfg, StepOptions{Batch: 1, Context: 8}, 1, 0)
+	cfg := model.Config{VocabSize: 300, Context: 16, DModel: 32, Layers: 1, Heads: 2, FFN: 64, Tied: true}.WithDefaults()
+	p, err := ProfileStep(r, cfg, StepOptions{Batch: 1, Context: 16}, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A copy of any size reaches half the peak, and products are never bound by memory.
-	peak := op.Peak{FLOPS: 1, BytesPerSec: 1e12, Copies: []op.CopyRate{{Bytes: 1, BytesPerSec: 5e11}}}
+	// A copy of any size reaches half the peak, and what does more than 0.8 FLOPs a byte is
+	// bound by arithmetic: products are, AdamW is not.
+	peak := op.Peak{FLOPS: 8e11, BytesPerSec: 1e12, Copies: []op.CopyRate{{Bytes: 1, BytesPerSec: 5e11}}}
 	rows, _ := p.OpRows(peak)
 	byMemory := 0
 	for _, row := range rows {
