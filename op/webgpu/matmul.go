@@ -333,7 +333,13 @@ func (b *Backend) runGroup(items []op.MatMul, f matmulForm, t Tile) error {
 func (b *Backend) GateUp(a op.GateUp) error {
 	m, k := a.X.Dims[0], a.X.Dims[1]
 	n := a.WGate.Dims[1]
-	if b.matrix.worth(m, n, k) || is16(a.X) || is16(a.Out) || is16(a.Gate) || isBrain(a.WGate) || isBrain(a.WUp) || m <= maxVecRows || n%4 != 0 || k%4 != 0 || isHalf(a.WGate) != isHalf(a.WUp) || samePlace(a.Out, a.Up) || samePlace(a.Out, a.Gate) {
+	units := b.matrix.worth(m, n, k) || is16(a.X) || is16(a.Out) || is16(a.Gate) || isBrain(a.WGate) || isBrain(a.WUp)
+	if units {
+		if ok, err := b.matrixGateUp(a); ok || err != nil {
+			return err
+		}
+	}
+	if units || m <= maxVecRows || n%4 != 0 || k%4 != 0 || isHalf(a.WGate) != isHalf(a.WUp) || samePlace(a.Out, a.Up) || samePlace(a.Out, a.Gate) {
 		if err := b.MatMulGroup([]op.MatMul{{A: a.X, B: a.WGate, C: a.Gate}, {A: a.X, B: a.WUp, C: a.Up}}); err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ type productForm struct {
 	pairs            int    // products that are added
 	group            int    // products side by side that share A
 	halves           uint32 // bit i: C of product i has 16 bits
+	gated, gelu      bool   // a third C is act(C0)·C1, by SiLU or GELU; group is 2
 }
 
 // formOf is the form of a product alone, in float32.
@@ -220,12 +221,16 @@ func (l *launch) dims(c *call, results []op.MatMul, mode uint32) (tilesM, tilesN
 	var w [head + maxProducts*each]uint32
 	m, _, _ := results[0].Sizes()
 	tilesM = uint32(ceil(m, l.tile.BM))
+	cols := l.tile.BN
+	if l.form.gated { // a tile has columns of both products
+		cols, results = cols/2, results[:1]
+	}
 	for i, t := range l.terms {
 		p := w[head+each*i:]
 		p[0], p[1], p[2] = uint32(t.a.stride/8), uint32(t.b.stride/8), uint32(t.depth/l.tile.BK/l.splits)
 		if i < len(results) {
 			_, n, _ := results[i].Sizes()
-			p[3], p[4] = uint32(ceil(n, l.tile.BN)), uint32(ceil(n, 4))
+			p[3], p[4] = uint32(ceil(n, cols)), uint32(ceil(n, 4))
 			tilesN += p[3]
 		}
 	}
@@ -283,14 +288,14 @@ const matrixProductName = "matrix_product_"
 // matrixKernel finds the kernel of a tile and a form.
 func (b *Backend) matrixKernel(t matrix.Tile, f productForm) *kernel {
 	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN),
-		bit(f.input == tensor.BF16) | bit(f.turnedA)<<1 | bit(f.turnedB)<<2, int32(f.pairs), int32(f.group), int32(f.halves)}}
+		bit(f.input == tensor.BF16) | bit(f.turnedA)<<1 | bit(f.turnedB)<<2 | bit(f.gated)<<3 | bit(f.gelu)<<4, int32(f.pairs), int32(f.group), int32(f.halves)}}
 	k := b.kernel(v, nil)
 	if k.module == nil {
 		k.label = matrixProductName + t.String() + f.String()
 		fragment := b.matrix.fragments[f.input]
 		code, _ := matrix.Module("matmul", matrixInput(f.input)) // embedded; a test reads them all
 		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: fragment.Threads, Slots: f.slots(),
-			Constants: append(t.Constants(fragment), uint32(bit(f.turnedA)), uint32(bit(f.turnedB)), uint32(f.pairs), uint32(f.group), f.halves)}
+			Constants: append(t.Constants(fragment), f.constants()...)}
 	}
 	return k
 }
@@ -301,7 +306,8 @@ func (f productForm) String() string {
 	for _, mark := range []struct {
 		on   bool
 		text string
-	}{{f.turnedA, "_tn"}, {f.turnedB, "_nt"}, {f.pairs > 1, fmt.Sprintf("_sum%d", f.pairs)}, {f.group > 1, fmt.Sprintf("_group%d", f.group)}, {f.halves != 0, "_to16"}} {
+	}{{f.turnedA, "_tn"}, {f.turnedB, "_nt"}, {f.pairs > 1, fmt.Sprintf("_sum%d", f.pairs)}, {f.group > 1 && !f.gated, fmt.Sprintf("_group%d", f.group)},
+		{f.gated && !f.gelu, "_swiglu"}, {f.gelu, "_geglu"}, {f.halves != 0, "_to16"}} {
 		if mark.on {
 			s += mark.text
 		}
@@ -309,12 +315,21 @@ func (f productForm) String() string {
 	return s
 }
 
+// constants are the specialization constants that follow those of the tile.
+func (f productForm) constants() []uint32 {
+	group := f.group
+	if f.gated {
+		group = 1 // the kernel's word for products whose tiles lie side by side
+	}
+	return []uint32{uint32(bit(f.turnedA)), uint32(bit(f.turnedB)), uint32(f.pairs), uint32(group), f.halves, uint32(bit(f.gated)), uint32(bit(f.gelu))}
+}
+
 // slots are the kernel's bindings. Of the results those are written that it has.
 func (f productForm) slots() []gpu.Slot {
 	s := []gpu.Slot{{Name: "a0"}, {Name: "a1"}, {Name: "a2"}, {Name: "b0"}, {Name: "b1"}, {Name: "b2"}, {Name: "r"}}
 	for i, name := range []string{"c0", "c1", "c2"} {
 		slot := gpu.Slot{Name: name}
-		if i < f.group {
+		if i < f.group || f.gated {
 			slot.Kind = gpu.ReadWrite
 		}
 		s = append(s, slot)

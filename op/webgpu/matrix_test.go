@@ -314,6 +314,9 @@ func TestGroupsAndSumsAreOneDispatch(t *testing.T) {
 		{"_sum3", func() error {
 			return b.MatMulSum(op.MatMulSum{{A: a, B: w, C: sum}, {A: a, B: w, C: sum}, {A: a, B: w, C: sum}})
 		}},
+		{"_swiglu_to16", func() error {
+			return b.GateUp(op.GateUp{X: a, WGate: w, WUp: x(64, 96), Gate: x(64, 96), Up: x(64, 96), Out: x(64, 96)})
+		}},
 		{"_nt_sum2", func() error {
 			return b.MatMulSum(op.MatMulSum{{A: a, B: x(96, 64), TransB: true, C: sum, Acc: true}, {A: a, B: x(96, 64), TransB: true, C: sum}})
 		}},

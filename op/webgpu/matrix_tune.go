@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tezgah/gpu"
 	"tezgah/op"
 	"tezgah/op/webgpu/matrix"
 	"tezgah/tensor"
@@ -39,8 +40,8 @@ func (b *Backend) matrixTile(f productForm, m, n, k, splits int) matrix.Tile {
 		return t
 	}
 	fit := b.matrixTiles(u.fragments[f.input])
-	best := fit[len(fit)-1]
-	if i := slices.IndexFunc(fit, func(t matrix.Tile) bool { return t.BM <= roundUp(m, 32) && t.BN <= roundUp(n, 32) }); i >= 0 {
+	best := fit[len(fit)-1] // the least to compile, for software
+	if i := slices.IndexFunc(fit, func(t matrix.Tile) bool { return t.BM <= roundUp(m, 32) && t.BN <= roundUp(n, 32) }); i >= 0 && b.dev.Info().Kind != gpu.Software {
 		best = fit[i]
 	}
 	if b.tuner.busy {

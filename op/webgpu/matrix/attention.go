@@ -51,11 +51,11 @@ func (t AttentionTile) Memory(f Fragment, d int) int {
 	return tiles + spare + t.Subgroups*2*t.Own*f.M*(max(t.Strip, f.K)+8)*2 + few
 }
 
-// Fits reports whether a device can run the tile for heads of d with such
-// fragments and limits, in threads and bytes.
+// Fits reports whether a device can run the tile for heads of d, at most 16 fragments,
+// with such fragments and limits, in threads and bytes.
 func (t AttentionTile) Fits(f Fragment, d, threads, memory int) bool {
 	return f.Threads > 0 && f.M*f.N%f.Threads == 0 && f.N%8 == 0 && f.K%8 == 0 && d%f.N == 0 && d%f.K == 0 &&
-		t.Strip%f.N == 0 && t.Strip%f.K == 0 && t.Other%t.Strip == 0 && t.Other%f.M == 0 &&
+		d/f.N <= 16 && t.Strip%f.N == 0 && t.Strip%f.K == 0 && t.Other%t.Strip == 0 && t.Other%f.M == 0 &&
 		(!t.Convert || f.N == f.K) && t.Threads(f) <= threads && t.Memory(f, d) <= memory
 }
 

@@ -198,9 +198,16 @@ void main() {
     barrier();
   }
   barrier(); // the tiles become spare memory
-  [[unroll]] for (uint r = 0; r < OWN; r++)
-    [[unroll]] for (uint n = 0; n < ND; n++) {
-      g[r * ND + n] = g[r * ND + n] * scale;
-      STORE_ROWS(g[r * ND + n], dq, 8 * (qBase + (mine + r * XM) * qStride) + n * XN, 8 * qStride, mine + r * XM)
-    }
+  // Written out, because NVIDIA's driver does not unroll this loop and then keeps g in
+  // memory from the start.
+#define FINISH(n) \
+  if (n < ND) { \
+    SUM whole = g[r * ND + n % ND] * scale; \
+    STORE_ROWS(whole, dq, to + n * XN, 8 * qStride, mine + r * XM) \
+  }
+  [[unroll]] for (uint r = 0; r < OWN; r++) {
+    uint to = 8 * (qBase + (mine + r * XM) * qStride);
+    FINISH(0) FINISH(1) FINISH(2) FINISH(3) FINISH(4) FINISH(5) FINISH(6) FINISH(7)
+    FINISH(8) FINISH(9) FINISH(10) FINISH(11) FINISH(12) FINISH(13) FINISH(14) FINISH(15)
+  }
 }

@@ -1,6 +1,7 @@
 // Matrix products on the GPU's matrix units: C = A·B, + C or + R. One dispatch may do
 // several that share A, each with a B and a C of its own, side by side (GROUP > 1);
-// or add several, each with an A, a B and a K of its own (PAIRS > 1): C = Σ A·B.
+// or add several, each with an A, a B and a K of its own (PAIRS > 1): C = Σ A·B; or do
+// two of one A and an activation (GATED): C0 = A·B0, C1 = A·B1, C2 = act(C0)·C1.
 //
 // A is stored (M, K), or (K, M) with TURNED_A; B is stored (K, N), or (N, K) with
 // TURNED_B. Both are 16-bit floats (bfloat16 when compiled with -DBF16) whose rows
@@ -39,7 +40,9 @@ layout(constant_id = 9) const bool TURNED_A = false;
 layout(constant_id = 10) const bool TURNED_B = false;
 layout(constant_id = 11) const uint PAIRS = 1; // up to 3; one of PAIRS and GROUP is 1
 layout(constant_id = 12) const uint GROUP = 1;
-layout(constant_id = 13) const uint HALVES = 0; // bit i: product i has C in 16 bits; mode is 0
+layout(constant_id = 13) const uint HALVES = 0; // bit i: C of product i has 16 bits; mode is 0
+layout(constant_id = 14) const bool GATED = false; // PAIRS and GROUP are 1, mode is 0
+layout(constant_id = 15) const bool GELU = false;  // instead of SiLU
 layout(constant_id = 0) const uint THREADS = 128; // those of a subgroup for each part
 layout(local_size_x_id = 0) in;
 
@@ -47,6 +50,10 @@ const uint FM = WM / XM; // fragments of a subgroup along M and N
 const uint FN = WN / XN;
 const uint SUBGROUPS = BM / WM * (BN / WN);
 const uint LANES = THREADS / SUBGROUPS;
+// Columns of one product in a tile, and in a subgroup's part of it. With GATED the left
+// half of each part belongs to B0 and the right half to B1.
+const uint COLS = GATED ? BN / 2 : BN;
+const uint PART = GATED ? WN / 2 : WN;
 
 layout(set = 0, binding = 0) readonly buffer A0_ { uvec4 a0[]; }; // eight 16-bit floats each
 layout(set = 0, binding = 1) readonly buffer A1_ { uvec4 a1[]; };
@@ -105,6 +112,12 @@ uint spread(uint e, uint width) {
   return row;
 }
 
+// Thread e's 16 bytes of B with GATED: every other load of a thread is B1's.
+const uint HALF_ROW = COLS / 8;
+uint gatedRow(uint i) { return ((i >> 1) * THREADS + gl_LocalInvocationIndex) / HALF_ROW; }
+uint gatedCol(uint i) { return ((i >> 1) * THREADS + gl_LocalInvocationIndex) % HALF_ROW; }
+uint gatedPlace(uint i) { return gatedCol(i) / (PART / 8) * (WN / 8) + (i & 1) * (PART / 8) + gatedCol(i) % (PART / 8); }
+
 // Where the next slice comes from.
 uint which;            // of the products
 uint atA, atB;         // its first element, in uvec4
@@ -136,7 +149,17 @@ void begin(uint product, uint row, uint col) {
     } \
   }
 void fetch() {
-  if (PAIRS == 1 && GROUP == 1 || which == 0) FETCH(a0, b0)
+  if (GATED) {
+    [[unroll]] for (uint i = 0; i < LOADS_A; i++) {
+      uint e = i * THREADS + gl_LocalInvocationIndex;
+      nextA[i] = a0[atA + spread(e, ROW_A) * strideA + e % ROW_A];
+    }
+    [[unroll]] for (uint i = 0; i < LOADS_B; i++) {
+      uint at = atB + gatedRow(i) * strideB + gatedCol(i);
+      if ((i & 1) == 0) nextB[i] = b0[at];
+      else nextB[i] = b1[at];
+    }
+  } else if (PAIRS == 1 && GROUP == 1 || which == 0) FETCH(a0, b0)
   else if (PAIRS == 2 || GROUP == 2 || which == 1) FETCH(a1, b1)
   else FETCH(a2, b2)
 }
@@ -148,7 +171,8 @@ void keep() {
   }
   [[unroll]] for (uint i = 0; i < LOADS_B; i++) {
     uint e = i * THREADS + gl_LocalInvocationIndex;
-    near[SLICE_A + spread(e, ROW_B) * STEP_B + e % ROW_B] = nextB[i];
+    if (GATED) near[SLICE_A + gatedRow(i) * STEP_B + gatedPlace(i)] = nextB[i];
+    else near[SLICE_A + spread(e, ROW_B) * STEP_B + e % ROW_B] = nextB[i];
   }
 }
 
@@ -180,8 +204,10 @@ uint near16(float x) {
   return (v + 0x7fffu + (v >> 16 & 1u)) >> 16;
 }
 uint pair(vec2 x) { return near16(x.x) | near16(x.y) << 16; }
+vec2 wide(uint x) { return vec2(uintBitsToFloat(x << 16), uintBitsToFloat(x & 0xffff0000u)); }
 #else
 uint pair(vec2 x) { return packHalf2x16(x); }
+vec2 wide(uint x) { return unpackHalf2x16(x); }
 #endif
 
 // Reading and writing C of a product of the group.
@@ -233,6 +259,46 @@ void put(uint i, uint product, uint row, uint quad) {
   subgroupBarrier();
 }
 
+// KEEP_GATED writes a C and makes v what is stored.
+#define KEEP_GATED(h, c, product) \
+  { \
+    if ((HALVES >> product & 1u) != 0) { \
+      uvec2 two = uvec2(pair(v.xy), pair(v.zw)); \
+      h[at] = two; \
+      v = vec4(wide(two.x), wide(two.y)); \
+    } else c[at] = v; \
+  }
+
+// activate is SiLU, or GELU by tanh, without overflow in exp.
+vec4 activate(vec4 x) {
+  vec4 z = GELU ? 1.5957691216057308 * (x + 0.044715 * x * x * x) : x;
+  vec4 e = exp(-abs(z));
+  return x * (mix(e, vec4(1.0), greaterThanEqual(z, vec4(0.0))) / (1.0 + e)); // as 06_activation.wgsl, to the bit
+}
+
+// putGated is put with GATED. The activation sees C0 and C1 as they are stored.
+void putGated(uint i, uint row, uint quad) {
+  const uint HALF_QUADS = PART / 4;
+  uint quads = products[0].quads, stage = gl_SubgroupID * STAGE;
+  [[unroll]] for (uint j = 0; j < FN; j++)
+    coopMatStore(sum[i * FN + j], near, stage + j * XN / 4, STEP_C, gl_CooperativeMatrixLayoutRowMajor);
+  subgroupBarrier();
+  [[unroll]] for (uint e = 0; e < PUTS / 2; e++) {
+    uint n = e * LANES + gl_SubgroupInvocationID, from = stage + n / HALF_QUADS * STEP_C + n % HALF_QUADS;
+    uint y = row + n / HALF_QUADS, x = quad + n % HALF_QUADS, at = y * quads + x;
+    if (y < m && x < quads) {
+      vec4 v = uintBitsToFloat(near[from]);
+      KEEP_GATED(h0, c0, 0)
+      vec4 gate = v;
+      v = uintBitsToFloat(near[from + HALF_QUADS]);
+      KEEP_GATED(h1, c1, 1)
+      v *= activate(gate);
+      KEEP_GATED(h2, c2, 2)
+    }
+  }
+  subgroupBarrier();
+}
+
 void main() {
   // Tiles in bands of BAND rows, so that those which run at the same time share what
   // they read in the cache.
@@ -248,7 +314,7 @@ void main() {
       product = 2;
     }
   }
-  uint col = tile * BN;
+  uint col = tile * COLS;
   uint subRow = gl_SubgroupID / (BN / WN) * WM, subCol = gl_SubgroupID % (BN / WN) * WN;
 
   [[unroll]] for (uint i = 0; i < FM * FN; i++) sum[i] = SUM(0.0);
@@ -273,5 +339,8 @@ void main() {
     keep();
     barrier();
   }
-  [[unroll]] for (uint i = 0; i < FM; i++) put(i, product, row + subRow + i * XM, (col + subCol) / 4);
+  [[unroll]] for (uint i = 0; i < FM; i++) {
+    if (GATED) putGated(i, row + subRow + i * XM, (col + subCol / 2) / 4);
+    else put(i, product, row + subRow + i * XM, (col + subCol) / 4);
+  }
 }

@@ -73,6 +73,12 @@ func (t Tile) Fits(f Fragment, threads, memory int) bool {
 		t.BM*t.BK%(8*n) == 0 && t.BN*t.BK%(8*n) == 0 && f.M*t.WN%(4*f.Threads) == 0
 }
 
+// Gates reports whether a tile that fits can be shared by two products whose columns
+// lie side by side in each subgroup's part.
+func (t Tile) Gates(f Fragment) bool {
+	return t.WN/2%max(f.N, 8) == 0 && t.BN/2*t.BK%(8*t.Threads(f)) == 0 && f.M*t.WN%(8*f.Threads) == 0
+}
+
 // Constants are the specialization constants of matmul.comp that say how the tile is
 // made, the first ones.
 func (t Tile) Constants(f Fragment) []uint32 {
