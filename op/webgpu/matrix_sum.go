@@ -1,6 +1,8 @@
 package webgpu
 
 import (
+	"slices"
+
 	"tezgah/op"
 	"tezgah/op/webgpu/matrix"
 )
@@ -50,6 +52,9 @@ func (b *Backend) sumTogether(items op.MatMulSum) (l launch, ok bool, err error)
 	l.form, l.splits = b.formOf(items[0]), 1
 	l.form.pairs = len(items)
 	l.tile = b.matrixTile(l.form, m, n, all, 1)
+	if slices.ContainsFunc(items, func(a op.MatMul) bool { return depthOf(a)%l.tile.BK != 0 }) {
+		l.tile = b.matrixTile(l.form, m, n, 32, 1) // whose slices are no deeper
+	}
 	for i, a := range items {
 		_, _, k := a.Sizes()
 		t := &l.terms[i]

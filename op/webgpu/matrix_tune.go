@@ -39,7 +39,9 @@ func (b *Backend) matrixTile(f productForm, m, n, k, splits int) matrix.Tile {
 	if t, ok := u.tiles[shape]; ok {
 		return t
 	}
-	fit := b.matrixTiles(u.fragments[f.input])
+	fit := slices.DeleteFunc(b.matrixTiles(u.fragments[f.input]), func(t matrix.Tile) bool {
+		return roundUp(k, t.BK*splits) > roundUp(k, 32*splits) // operands could not be read as they lie
+	})
 	best := fit[len(fit)-1] // the least to compile, for software
 	if i := slices.IndexFunc(fit, func(t matrix.Tile) bool { return t.BM <= roundUp(m, 32) && t.BN <= roundUp(n, 32) }); i >= 0 && b.dev.Info().Kind != gpu.Software {
 		best = fit[i]

@@ -73,7 +73,7 @@ struct Product {
   uint slices;           // of BK, of one part along K
   uint tilesN;
   uint quads;            // vec4s of a row of C and R
-  uint pad0, pad1, pad2;
+  uint zero, pad0, pad1;
 };
 layout(set = 0, binding = 10) uniform Dims {
   uint tilesM, tilesN; // of all products of a group
@@ -259,12 +259,14 @@ void put(uint i, uint product, uint row, uint quad) {
   subgroupBarrier();
 }
 
-// KEEP_GATED writes a C and makes v what is stored.
+// KEEP_GATED writes a C and makes v what is stored. NVIDIA's driver leaves out that a
+// number is packed and unpacked, rounding and all, unless something unknown is between.
 #define KEEP_GATED(h, c, product) \
   { \
     if ((HALVES >> product & 1u) != 0) { \
       uvec2 two = uvec2(pair(v.xy), pair(v.zw)); \
       h[at] = two; \
+      two ^= products[0].zero; \
       v = vec4(wide(two.x), wide(two.y)); \
     } else c[at] = v; \
   }
