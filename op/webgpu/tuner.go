@@ -7,7 +7,6 @@ import (
 	"math/bits"
 	"os"
 	"slices"
-	"time"
 
 	"tezgah/gpu"
 	"tezgah/op"
@@ -208,38 +207,8 @@ func (b *Backend) measureTiles(f matmulForm, m, n, k int) (best Tile, ok bool) {
 		return best, false
 	}
 	b.prepare(b.tileKernels(f, m, n, k))
-	var tiles []Tile
-	for _, tile := range t.tiles {
-		if f.paired && tile.NQ%2 != 0 {
-			continue
-		}
-		if _, err := p.time(b, tile); err == nil { // compiles
-			tiles = append(tiles, tile)
-		}
-	}
-	if len(tiles) == 0 {
-		return best, false
-	}
-	// Clocks fall while the host compiles: warm up, then measure without a pause,
-	// in rounds, so that a slow moment does not hit one tile alone.
-	for begun := time.Now(); time.Since(begun) < b.warmTime(); {
-		if _, err := p.time(b, tiles[0]); err != nil {
-			return best, false
-		}
-	}
-	shortest := make([]time.Duration, len(tiles))
-	for round := range 4 {
-		for i, tile := range tiles {
-			d, err := p.time(b, tile)
-			if err != nil {
-				return best, false
-			}
-			if round == 0 || d < shortest[i] {
-				shortest[i] = d
-			}
-		}
-	}
-	return tiles[slices.Index(shortest, slices.Min(shortest))], true
+	tiles := slices.DeleteFunc(slices.Clone(t.tiles), func(tile Tile) bool { return f.paired && tile.NQ%2 != 0 })
+	return fastest(b, tiles, func(tile Tile) error { return p.run(b, tile) })
 }
 
 // tileKernels are the kernels that measureTiles will run, but for those of products
@@ -319,16 +288,6 @@ func (b *Backend) fillTrial(p *trial) error {
 		}
 	}
 	return nil
-}
-
-// time is how long one run with a tile takes, with its wait.
-func (p *trial) time(b *Backend, tile Tile) (time.Duration, error) {
-	start := time.Now()
-	err := p.run(b, tile)
-	if err == nil {
-		err = b.Sync()
-	}
-	return time.Since(start), err
 }
 
 func (p *trial) run(b *Backend, tile Tile) error {
