@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"tezgah/bpe"
 	"tezgah/checkpoint"
@@ -233,92 +231,6 @@ func TestResumeAfterCancel(t *testing.T) {
 			sameRun(t, whole, parts)
 		})
 	}
-}
-
-// TestMain lets the test binary act as a training process that can be killed.
-func TestMain(m *testing.M) {
-	if dir := os.Getenv("TEZGAH_TEST_TRAIN"); dir != "" {
-		if err := trainProcess(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	code := m.Run()
-	if finished.dir != "" {
-		os.RemoveAll(finished.dir)
-	}
-	os.Exit(code)
-}
-
-func trainProcess(dir string) error {
-	cfg := tinyConfig(os.Getenv("TEZGAH_TEST_DATA"))
-	cfg.CheckpointEvery = 3
-	opt := Options{Dir: dir, Open: openCPU, Observer: Observer{Step: func(s runlog.Step, _ Pace) {
-		time.Sleep(2 * time.Millisecond) // so that kills land everywhere in the run
-	}}}
-	var tr *Trainer
-	var err error
-	if _, statErr := os.Stat(filepath.Join(dir, configName)); statErr == nil {
-		tr, err = Resume(opt, nil)
-	} else {
-		tr, err = New(cfg, opt)
-	}
-	if err != nil {
-		return err
-	}
-	defer tr.Close()
-	_, err = tr.Run(context.Background())
-	return err
-}
-
-// TestResumeAfterKill kills the training process with SIGKILL again and again
-// at moments that the seed decides, resumes it, and compares the end with a
-// run that nobody disturbed: every loss and every weight, to the bit.
-func TestResumeAfterKill(t *testing.T) {
-	dir := t.TempDir()
-	data := writeData(t, dir, 1)
-	start := func(run string) *exec.Cmd {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "TEZGAH_TEST_TRAIN="+run, "TEZGAH_TEST_DATA="+data)
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Skipf("this platform cannot start processes: %v", err)
-		}
-		return cmd
-	}
-	whole, parts := filepath.Join(dir, "whole"), filepath.Join(dir, "parts")
-	begin := time.Now()
-	if err := start(whole).Wait(); err != nil {
-		t.Fatal(err)
-	}
-	full := time.Since(begin)
-	r := tensor.NewRNG(uint64(time.Now().UnixNano()), 9)
-	kills := 0
-	for i := range 12 {
-		cmd := start(parts)
-		done := make(chan error, 1)
-		go func() { done <- cmd.Wait() }()
-		wait := time.Duration(r.Float64(uint64(i)) * 0.7 * float64(full))
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Fatal(err)
-			}
-		case <-time.After(wait):
-			cmd.Process.Kill()
-			<-done
-			kills++
-		}
-	}
-	if err := start(parts).Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if kills == 0 {
-		t.Fatal("no kill landed")
-	}
-	t.Logf("%d kills", kills)
-	sameRun(t, whole, parts)
 }
 
 // TestAccumulation compares one large batch with micro-steps of it.
