@@ -74,7 +74,8 @@ func (b *Backend) groupSize(items []op.MatMul) int {
 	return n
 }
 
-// depthOf is K of a product with padding, as large as any tile makes it.
+// depthOf is K of a product in whole slices of 32, to which it is padded unless a tile
+// asks for more.
 func depthOf(a op.MatMul) int {
 	_, _, k := a.Sizes()
 	return roundUp(k, 32)

@@ -42,7 +42,7 @@ func (b *Backend) sumTogether(items op.MatMulSum) (l launch, ok bool, err error)
 		m, n, k = a.Sizes()
 		all += roundUp(k, 32)
 		fa, fb := factors(a, depthOf(a))
-		if a.TransA != items[0].TransA || a.TransB != items[0].TransB || !b.fits(&room, fa, fb) {
+		if b.formOf(a) != b.formOf(items[0]) || !b.fits(&room, fa, fb) {
 			return l, false, nil
 		}
 	}

@@ -112,3 +112,47 @@ func TestSumsTakeWhatScratchHolds(t *testing.T) {
 		r.Close()
 	}
 }
+
+// TestSumOfShortAndLongTerms adds a product whose Bᵀ is read as it lies and one so long
+// that it is turned first.
+func TestSumOfShortAndLongTerms(t *testing.T) {
+	b := matrixBackend(t)
+	defer b.Close()
+	input := b.Rounding()[len(b.Rounding())-1]
+	if err := b.RoundProducts(input); err != nil {
+		t.Fatal(err)
+	}
+	const m, n, short, long = 32, 36, 64, 8224
+	fill := func(rows, cols int, value func(row int) float32) op.Tensor {
+		x, v := tensorOn(t, b, input, rows, cols), make([]float32, rows*cols)
+		for i := range v {
+			v[i] = value(i / cols)
+		}
+		if err := b.Write(x, gpu.Bytes(rounded(v, input))); err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	one, row := func(int) float32 { return 1 }, func(r int) float32 { return float32(r) }
+	c := tensorOn(t, b, tensor.F32, m, n)
+	for _, ks := range [][]int{{short, long}, {long, short, long}} {
+		var a op.MatMulSum
+		total := 0
+		for _, k := range ks {
+			a = append(a, op.MatMul{A: fill(m, k, one), B: fill(n, k, row), TransB: true, C: c})
+			total += k
+		}
+		if err := b.MatMulSum(a); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]float32, m*n)
+		if err := b.Read(gpu.Bytes(got), c); err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range got {
+			if want := float32(total * (i % n)); x != want {
+				t.Fatalf("K of %v: element %d is %v, want %v", ks, i, x, want)
+			}
+		}
+	}
+}
