@@ -21,28 +21,13 @@ func (b *Backend) matrixGateUp(a op.GateUp) (ok bool, err error) {
 		return false, nil
 	}
 	l.form.group, l.form.gated, l.form.gelu = 2, true, a.Act == op.GeLUTanh
-	for i, c := range []op.Tensor{a.Gate, a.Up, a.Out} {
-		l.form.halves |= uint32(bit(is16(c))) << i
-	}
+	l.out = a.Out
 	for i := range items {
-		t := &l.terms[i]
-		t.depth = roundUp(k, l.tile.BK)
-		fa, fb := factors(items[i], t.depth)
-		if t.a, err = b.operandOf(fa); err == nil {
-			t.b, err = b.operandOf(fb)
-		}
-		if err != nil {
+		if err := b.takeTerm(&l, i, items[i]); err != nil {
 			return true, err
 		}
 	}
-	c := b.begin(b.matrixKernel(l.tile, l.form))
-	l.bindFactors(c)
-	c.inOr(op.Tensor{})
-	c.out(a.Gate)
-	c.out(a.Up)
-	c.out(a.Out)
-	tilesM, tilesN := l.dims(c, items[:], 0)
-	return true, c.grid(tilesM*tilesN, 1, 1)
+	return true, b.launch(&l, items[:])
 }
 
 // gatedTile is the tile of a product of both widths, or where two products cannot

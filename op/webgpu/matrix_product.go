@@ -96,24 +96,26 @@ func (b *Backend) matrixTogether(items []op.MatMul) error {
 
 // runMatrixGroup runs products that share A in parts along K.
 func (b *Backend) runMatrixGroup(items []op.MatMul, tile matrix.Tile, splits int) error {
-	var l launch
-	_, _, k := items[0].Sizes()
-	depth := roundUp(k, tile.BK*splits)
-	fa, _ := factors(items[0], depth)
-	sa, err := b.operandOf(fa)
-	if err != nil {
-		return err
-	}
+	l := launch{form: b.formOf(items[0]), tile: tile, splits: splits}
+	l.form.group = len(items)
 	for i, a := range items {
-		_, fb := factors(a, depth)
-		l.terms[i] = term{a: sa, depth: depth}
-		if l.terms[i].b, err = b.operandOf(fb); err != nil {
+		if err := b.takeTerm(&l, i, a); err != nil {
 			return err
 		}
 	}
-	l.form, l.tile, l.splits = b.formOf(items[0]), tile, splits
-	l.form.group = len(items)
 	return b.launch(&l, items)
+}
+
+// takeTerm makes the operands of term i of a launch, whose tile is chosen, ready.
+func (b *Backend) takeTerm(l *launch, i int, a op.MatMul) (err error) {
+	_, _, k := a.Sizes()
+	t := &l.terms[i]
+	t.depth = roundUp(k, l.tile.BK*l.splits)
+	fa, fb := factors(a, t.depth)
+	if t.a, err = b.operandOf(fa); err == nil {
+		t.b, err = b.operandOf(fb)
+	}
+	return err
 }
 
 // factors are what a product over depth of K, at least its own, multiplies, as they
@@ -139,6 +141,7 @@ type launch struct {
 	tile   matrix.Tile
 	splits int // parts along K
 	terms  [maxProducts]term
+	out    op.Tensor // act(C0)·C1, with form.gated
 }
 
 // term is a product's operands over depth of K.
@@ -158,6 +161,9 @@ func (b *Backend) launch(l *launch, items []op.MatMul) error {
 		for i, a := range results {
 			l.form.halves |= uint32(bit(is16(a.C))) << i
 		}
+		if l.form.gated {
+			l.form.halves |= uint32(bit(is16(l.out))) << len(results)
+		}
 	} else if err := b.placeParts(&parts, results, l.splits); err != nil {
 		return err
 	}
@@ -172,6 +178,8 @@ func (b *Backend) launch(l *launch, items []op.MatMul) error {
 	}
 	for i := range maxProducts {
 		switch {
+		case i == len(results) && l.form.gated:
+			c.out(l.out)
 		case i >= len(results):
 			c.inOr(op.Tensor{})
 		case direct:

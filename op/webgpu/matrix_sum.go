@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"tezgah/op"
-	"tezgah/op/webgpu/matrix"
 )
 
 // matrixSum runs products whose sum is C: in one dispatch that keeps the sum in
@@ -56,27 +55,17 @@ func (b *Backend) sumTogether(items op.MatMulSum) (l launch, ok bool, err error)
 		l.tile = b.matrixTile(l.form, m, n, 32, 1) // whose slices are no deeper
 	}
 	for i, a := range items {
-		_, _, k := a.Sizes()
-		t := &l.terms[i]
-		t.depth = roundUp(k, l.tile.BK)
-		fa, fb := factors(a, t.depth)
-		if t.a, err = b.operandOf(fa); err == nil {
-			t.b, err = b.operandOf(fb)
-		}
-		if err != nil {
+		if err := b.takeTerm(&l, i, a); err != nil {
 			return l, false, err
 		}
 	}
 	return l, true, nil
 }
 
-// matrixTerm is a product of a sum on the matrix units.
+// matrixTerm is a product of a sum on the matrix units, in a dispatch of its own.
 type matrixTerm struct {
 	op.MatMul
-	tile          matrix.Tile
-	splits, depth int
-	fa, fb        factor
-	launch        launch
+	launch launch
 }
 
 // maxMatrixTerms are products of a sum that run together; a step has three at most.
@@ -90,19 +79,14 @@ func (b *Backend) matrixTerms(items op.MatMulSum, from int) (n int, err error) {
 	var room operandRoom
 	for n < len(terms) && from+n < len(items) {
 		t := b.matrixTerm(items.Product(from + n))
-		if !b.fits(&room, t.fa, t.fb) && n > 0 {
+		fa, fb := factors(t.MatMul, depthOf(t.MatMul))
+		if !b.fits(&room, fa, fb) && n > 0 {
 			break
 		}
 		terms[n], n = t, n+1
 	}
 	for i := range terms[:n] {
-		t := &terms[i]
-		l := &t.launch
-		l.form, l.tile, l.splits, l.terms[0].depth = b.formOf(t.MatMul), t.tile, t.splits, t.depth
-		if l.terms[0].a, err = b.operandOf(t.fa); err == nil {
-			l.terms[0].b, err = b.operandOf(t.fb)
-		}
-		if err != nil {
+		if err := b.takeTerm(&terms[i].launch, 0, terms[i].MatMul); err != nil {
 			return n, err
 		}
 	}
@@ -118,9 +102,9 @@ func (b *Backend) matrixTerms(items op.MatMulSum, from int) (n int, err error) {
 // matrixTerm decides how a product runs.
 func (b *Backend) matrixTerm(a op.MatMul) matrixTerm {
 	m, n, k := a.Sizes()
-	t := matrixTerm{MatMul: addInPlace(a), splits: matrixSplits(m, n, k, b.dev.Limits().BindingSize)}
-	t.tile = b.matrixTile(b.formOf(a), m, n, k, t.splits)
-	t.depth = roundUp(k, t.tile.BK*t.splits)
-	t.fa, t.fb = factors(a, t.depth)
+	t := matrixTerm{MatMul: addInPlace(a)}
+	l := &t.launch
+	l.form, l.splits = b.formOf(a), matrixSplits(m, n, k, b.dev.Limits().BindingSize)
+	l.tile = b.matrixTile(l.form, m, n, k, l.splits)
 	return t
 }
