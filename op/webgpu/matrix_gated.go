@@ -34,7 +34,7 @@ func (b *Backend) matrixGateUp(a op.GateUp) (ok bool, err error) {
 // share that the first that they can.
 func (b *Backend) gatedTile(f productForm, m, width, k int) (t matrix.Tile, ok bool) {
 	fragment := b.matrix.fragments[f.input]
-	if t = b.matrixTile(f, m, width, k, 1); t.Gates(fragment) {
+	if t = b.matrixTile(shapeOf(f, m, width, k, 1)); t.Gates(fragment) {
 		return t, true
 	}
 	all := b.matrixTiles(fragment)

@@ -90,7 +90,7 @@ func (b *Backend) matrixTogether(items []op.MatMul) error {
 		width += n
 	}
 	splits := matrixSplits(m, width, k, b.dev.Limits().BindingSize)
-	tile := b.matrixTile(b.formOf(items[0]), m, width, k, splits)
+	tile := b.matrixTile(shapeOf(b.formOf(items[0]), m, width, k, splits))
 	return b.runMatrixGroup(items, tile, splits)
 }
 

@@ -50,10 +50,11 @@ func (b *Backend) sumTogether(items op.MatMulSum) (l launch, ok bool, err error)
 	}
 	l.form, l.splits = b.formOf(items[0]), 1
 	l.form.pairs = len(items)
-	l.tile = b.matrixTile(l.form, m, n, all, 1)
-	if slices.ContainsFunc(items, func(a op.MatMul) bool { return depthOf(a)%l.tile.BK != 0 }) {
-		l.tile = b.matrixTile(l.form, m, n, 32, 1) // whose slices are no deeper
+	shape := shapeOf(l.form, m, n, all, 1)
+	if slices.ContainsFunc(items, func(a op.MatMul) bool { return depthOf(a)%64 != 0 }) {
+		shape.grain = 32
 	}
+	l.tile = b.matrixTile(shape)
 	for i, a := range items {
 		if err := b.takeTerm(&l, i, a); err != nil {
 			return l, false, err
@@ -105,6 +106,6 @@ func (b *Backend) matrixTerm(a op.MatMul) matrixTerm {
 	t := matrixTerm{MatMul: addInPlace(a)}
 	l := &t.launch
 	l.form, l.splits = b.formOf(a), matrixSplits(m, n, k, b.dev.Limits().BindingSize)
-	l.tile = b.matrixTile(l.form, m, n, k, l.splits)
+	l.tile = b.matrixTile(shapeOf(l.form, m, n, k, l.splits))
 	return t
 }

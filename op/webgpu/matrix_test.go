@@ -336,3 +336,12 @@ func TestGroupsAndSumsAreOneDispatch(t *testing.T) {
 		}
 	}
 }
+
+// TestGrain: slices of 64 are only for depths that they divide, in every part along K.
+func TestGrain(t *testing.T) {
+	for _, c := range []struct{ k, splits, want int }{{128, 1, 64}, {100, 1, 64}, {96, 1, 32}, {40, 1, 64}, {32, 1, 32}, {256, 2, 64}, {192, 2, 32}, {250, 2, 64}} {
+		if got := shapeOf(productForm{}, 1, 1, c.k, c.splits).grain; got != c.want {
+			t.Errorf("K of %d in %d parts: grain %d, want %d", c.k, c.splits, got, c.want)
+		}
+	}
+}

@@ -20,28 +20,36 @@ type matrixShape struct {
 	input            tensor.DType
 	turnedA, turnedB bool
 	m, n, k, splits  int
+	grain            int // the deepest slices along K, 32 or 64, that need no more padding than 32
+}
+
+// shapeOf is the shape of products of one form: m rows, n columns in all, k in all,
+// in parts along K.
+func shapeOf(f productForm, m, n, k, splits int) matrixShape {
+	s := matrixShape{f.input, f.turnedA, f.turnedB, m, n, k, splits, 32}
+	if roundUp(k, 32*splits)%(64*splits) == 0 {
+		s.grain = 64
+	}
+	return s
 }
 
 func (s matrixShape) String() string {
 	mark := map[bool]string{false: "n", true: "t"}
-	return fmt.Sprintf("%v-%s%s-%dx%dx%d-%d", s.input, mark[s.turnedA], mark[s.turnedB], s.m, s.n, s.k, s.splits)
+	return fmt.Sprintf("%v-%s%s-%dx%dx%d-%d-%d", s.input, mark[s.turnedA], mark[s.turnedB], s.m, s.n, s.k, s.splits, s.grain)
 }
 
 const matrixSubject = "matrix-tiles-v4"
 
-// matrixTile returns the tile for products of m rows and n columns in all, over k in
-// all: the one that ran fastest here when it was measured, or the first that is not larger
-// than the result. Tiles add along K in the same order, so the choice changes no
-// bit.
-func (b *Backend) matrixTile(f productForm, m, n, k, splits int) matrix.Tile {
+// matrixTile returns the tile for a shape: the one that ran fastest here when it was
+// measured, or the first that is not larger than the result. Tiles add along K in the
+// same order, so the choice changes no bit.
+func (b *Backend) matrixTile(shape matrixShape) matrix.Tile {
 	u := &b.matrix
-	shape := matrixShape{f.input, f.turnedA, f.turnedB, m, n, k, splits}
 	if t, ok := u.tiles[shape]; ok {
 		return t
 	}
-	fit := slices.DeleteFunc(b.matrixTiles(u.fragments[f.input]), func(t matrix.Tile) bool {
-		return roundUp(k, t.BK*splits) > roundUp(k, 32*splits) // operands could not be read as they lie
-	})
+	m, n := shape.m, shape.n
+	fit := slices.DeleteFunc(b.matrixTiles(u.fragments[shape.input]), func(t matrix.Tile) bool { return t.BK > shape.grain })
 	best := fit[len(fit)-1] // the least to compile, for software
 	if i := slices.IndexFunc(fit, func(t matrix.Tile) bool { return t.BM <= roundUp(m, 32) && t.BN <= roundUp(n, 32) }); i >= 0 && b.dev.Info().Kind != gpu.Software {
 		best = fit[i]
@@ -49,7 +57,7 @@ func (b *Backend) matrixTile(f productForm, m, n, k, splits int) matrix.Tile {
 	if b.tuner.busy {
 		return best
 	}
-	if b.tuner.mode != TuneOff && float64(m)*float64(n)*float64(k) >= 1e8 {
+	if b.tuner.mode != TuneOff && float64(m)*float64(n)*float64(shape.k) >= 1e8 {
 		best = b.tunedMatrixTile(fit, shape, best)
 	}
 	if u.tiles == nil {
@@ -101,55 +109,6 @@ func (b *Backend) measureMatrixTiles(fit []matrix.Tile, s matrixShape) (best mat
 	}
 	b.prepare(kernels)
 	return fastest(b, fit, run)
-}
-
-// busyTime is how long the device works on one tile without a pause. GPUs lower their
-// clock between short pieces of work, and then not the fastest tile wins but the one
-// that asks least of the memory.
-const busyTime = time.Millisecond
-
-// fastest runs every tile that compiles, in rounds, so that a slow moment does not
-// hit one alone, and returns the one with the shortest time.
-func fastest[T any](b *Backend, fit []T, run func(T) error) (best T, ok bool) {
-	timed := func(t T, times int) (time.Duration, error) {
-		start := time.Now()
-		for range times {
-			if err := run(t); err != nil {
-				return 0, err
-			}
-		}
-		err := b.Sync()
-		return time.Since(start), err
-	}
-	fit = slices.DeleteFunc(slices.Clone(fit), func(t T) bool {
-		_, err := timed(t, 1) // compiles
-		return err != nil
-	})
-	if len(fit) == 0 {
-		return best, false
-	}
-	once := time.Duration(math.MaxInt64)
-	for begun := time.Now(); time.Since(begun) < b.warmTime()/3 || once == math.MaxInt64; { // clocks fell while the host compiled
-		d, err := timed(fit[0], 4)
-		if err != nil {
-			return best, false
-		}
-		once = min(once, d/4)
-	}
-	times := int(max(1, min(64, busyTime/max(once, 1))))
-	shortest := make([]time.Duration, len(fit))
-	for round := range 5 {
-		for i, t := range fit {
-			d, err := timed(t, times)
-			if err != nil {
-				return best, false
-			}
-			if round == 0 || d < shortest[i] {
-				shortest[i] = d
-			}
-		}
-	}
-	return fit[slices.Index(shortest, slices.Min(shortest))], true
 }
 
 // timeKernels is how long the kernels of some calls ran, by the device's clock

@@ -137,31 +137,34 @@ void begin(uint product, uint row, uint col) {
 }
 
 // fetch reads the next slice into registers, keep writes it to workgroup memory.
-#define FETCH(a, b) \
-  { \
-    [[unroll]] for (uint i = 0; i < LOADS_A; i++) { \
-      uint e = i * THREADS + gl_LocalInvocationIndex; \
-      nextA[i] = a[atA + spread(e, ROW_A) * strideA + e % ROW_A]; \
-    } \
-    [[unroll]] for (uint i = 0; i < LOADS_B; i++) { \
-      uint e = i * THREADS + gl_LocalInvocationIndex; \
-      nextB[i] = b[atB + spread(e, ROW_B) * strideB + e % ROW_B]; \
-    } \
+#define FETCH_A(a) \
+  [[unroll]] for (uint i = 0; i < LOADS_A; i++) { \
+    uint e = i * THREADS + gl_LocalInvocationIndex; \
+    nextA[i] = a[atA + spread(e, ROW_A) * strideA + e % ROW_A]; \
+  }
+#define FETCH_B(b) \
+  [[unroll]] for (uint i = 0; i < LOADS_B; i++) { \
+    uint e = i * THREADS + gl_LocalInvocationIndex; \
+    nextB[i] = b[atB + spread(e, ROW_B) * strideB + e % ROW_B]; \
   }
 void fetch() {
   if (GATED) {
-    [[unroll]] for (uint i = 0; i < LOADS_A; i++) {
-      uint e = i * THREADS + gl_LocalInvocationIndex;
-      nextA[i] = a0[atA + spread(e, ROW_A) * strideA + e % ROW_A];
-    }
+    FETCH_A(a0)
     [[unroll]] for (uint i = 0; i < LOADS_B; i++) {
       uint at = atB + gatedRow(i) * strideB + gatedCol(i);
       if ((i & 1) == 0) nextB[i] = b0[at];
       else nextB[i] = b1[at];
     }
-  } else if (PAIRS == 1 && GROUP == 1 || which == 0) FETCH(a0, b0)
-  else if (PAIRS == 2 || GROUP == 2 || which == 1) FETCH(a1, b1)
-  else FETCH(a2, b2)
+  } else if (PAIRS == 1 && GROUP == 1 || which == 0) {
+    FETCH_A(a0)
+    FETCH_B(b0)
+  } else if (PAIRS == 2 || GROUP == 2 || which == 1) {
+    FETCH_A(a1)
+    FETCH_B(b1)
+  } else {
+    FETCH_A(a2)
+    FETCH_B(b2)
+  }
 }
 
 void keep() {
