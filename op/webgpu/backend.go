@@ -56,8 +56,8 @@ type Backend struct {
 	backward  *backwardShape
 	norm      *normShape
 	loss      *lossShape
-	lossRow   int // threads of cross_entropy_row16; 0: chosen; -1: the other kernels
-	ropeHeads int // 0: chosen; -1: the kernel of any D
+	lossRow   *rowShape // of no threads: the other kernels
+	ropeHeads int       // 0: chosen; -1: the kernel of any D
 
 	overhead time.Duration // of a submit and its wait, once measured
 

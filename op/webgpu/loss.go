@@ -11,26 +11,35 @@ type lossShape struct {
 // chooseLoss looks at V alone. Four workgroups on each multiprocessor of a large
 // GPU keep its memory busy; fewer and more are both slower.
 func chooseLoss(v int) lossShape {
-	return lossShape{keep: min(8, ceil(v/4, 256)), batch: 2, groups: 528}
+	return lossShape{keep: min(8, ceil(v/4, 256)), batch: 4, groups: 528}
 }
 
-// rowQuads is how many vec4s of a row a thread of cross_entropy_row16 can keep.
+// rowQuads is how many vec4s of a row a thread of cross_entropy_row keeps in registers.
 const rowQuads = 8
 
-// rowThreads is the size of the workgroup of cross_entropy_row16 for rows of v
-// logits, the smallest that keeps a row in registers, so that several fit on a
-// multiprocessor; 0 where the device has none so large.
-func (b *Backend) rowThreads(v int) int {
-	l, least := b.dev.Limits(), 256
-	if b.lossRow != 0 {
-		least = b.lossRow
+// rowShape is how cross_entropy_row works: the threads of a workgroup, the vec4s of a
+// row that each keeps, and the most workgroups.
+type rowShape struct {
+	threads, quads, groups int
+}
+
+// chooseRow is the smallest workgroup that keeps a row of v logits, so that several fit
+// on a multiprocessor; ok is false where the device has none so large. Of workgroups
+// there are about twice as many as a large GPU runs at a time.
+func (b *Backend) chooseRow(v int) (s rowShape, ok bool) {
+	if s.threads = 256; b.lossRow != nil {
+		s = *b.lossRow
 	}
-	for threads := least; threads > 0 && threads <= min(l.Invocations, l.WorkgroupSizeX, 1024); threads *= 2 {
-		if v%4 == 0 && v/4 <= threads*rowQuads {
-			return threads
+	l := b.dev.Limits()
+	for ; s.threads > 0 && s.threads <= min(l.Invocations, l.WorkgroupSizeX, 1024); s.threads *= 2 {
+		if s.quads = ceil(v/4, s.threads); v%4 == 0 && s.quads <= rowQuads {
+			if s.groups == 0 {
+				s.groups = 264 * 1024 / s.threads
+			}
+			return s, true
 		}
 	}
-	return 0
+	return s, false
 }
 
 // CrossEntropy computes each row's loss and, with Grad, the gradient: in DLogits
@@ -48,7 +57,9 @@ func (b *Backend) CrossEntropy(a op.CrossEntropy) error {
 	}
 	rows, v := a.Logits.Dims[0], a.Logits.Dims[1]
 	k, groups := b.plain("cross_entropy"), rows
-	if shape := b.lossShape(v); v%4 == 0 && shape.keep > 0 {
+	if shape, ok := b.chooseRow(v); ok && a.Grad {
+		k, groups = b.rowKernel(shape, false, false), min(rows, shape.groups)
+	} else if shape := b.lossShape(v); v%4 == 0 && shape.keep > 0 {
 		k, groups = b.lossKernel(shape, false, false), min(rows, shape.groups)
 	}
 	c := b.begin(k)
@@ -63,17 +74,13 @@ func (b *Backend) CrossEntropy(a op.CrossEntropy) error {
 // over a row of whole vec4s, or else pair by pair from every row's lse.
 func (b *Backend) crossEntropy16(a op.CrossEntropy) error {
 	rows, v := a.Logits.Dims[0], a.Logits.Dims[1]
-	threads, shape := b.rowThreads(v), b.lossShape(v)
+	shape := b.lossShape(v)
 	if v%4 != 0 || shape.keep == 0 {
 		return b.crossEntropyPairs(a)
 	}
 	k, groups := b.lossKernel(shape, true, isBrain(a.DLogits)), min(rows, shape.groups)
-	if threads > 0 {
-		quads := ceil(v/4, threads)
-		v := variant{name: "cross_entropy_row16", c: [10]int32{int32(threads), int32(quads), bit(isBrain(a.DLogits))}}
-		k, groups = b.kernel(v, func() []define {
-			return []define{u("WG", threads), u("QUADS", quads), flag("BF16", isBrain(a.DLogits))}
-		}), rows
+	if shape, ok := b.chooseRow(v); ok {
+		k, groups = b.rowKernel(shape, true, isBrain(a.DLogits)), min(rows, shape.groups)
 	}
 	c := b.begin(k)
 	c.in(a.Logits)
@@ -90,6 +97,14 @@ func (b *Backend) lossShape(v int) lossShape {
 		return *b.loss
 	}
 	return chooseLoss(v)
+}
+
+// rowKernel is cross_entropy_row of a shape.
+func (b *Backend) rowKernel(s rowShape, out16, brain bool) *kernel {
+	v := variant{name: "cross_entropy_row", c: [10]int32{int32(s.threads), int32(s.quads), bit(out16), bit(brain)}}
+	return b.kernel(v, func() []define {
+		return []define{u("WG", s.threads), u("QUADS", s.quads), flag("OUT16", out16), flag("BF16", brain)}
+	})
 }
 
 // lossKernel is cross_entropy_vec of a shape.

@@ -56,14 +56,25 @@ func (m *bandwidthBench) operands() {
 
 func (m *bandwidthBench) operandLoss(show func(name string, bytes int, call func(i int) error)) {
 	s, b := m.s, m.b
-	defer func() { b.lossRow = 0 }()
+	defer func() { b.loss, b.lossRow = nil, nil }()
 	logits, dlogits := m.tensors(s.headRows, s.v), m.brains(s.headRows, s.v)
-	for _, threads := range []int{0, -1, 256, 512, 1024} {
-		b.lossRow = threads
-		show(fmt.Sprintf("cross_entropy to bf16, %d threads a row (0: chosen, -1: two passes)", threads), 6*s.headRows*s.v, func(i int) error {
+	one := func(name string) {
+		show("cross_entropy to bf16 "+name, 6*s.headRows*s.v, func(i int) error {
 			return b.CrossEntropy(op.CrossEntropy{Logits: logits[i], DLogits: dlogits[i], Targets: op.Of(s.targets.Buf, 0, s.headRows),
 				Loss: op.Of(s.loss.Buf, 0, s.headRows), GradScale: 1, Ignore: -100, Grad: true})
 		})
+	}
+	one("as chosen")
+	for _, threads := range []int{512, 640, 768, 1024} {
+		for _, groups := range []int{132, 264, 528} {
+			b.lossRow = &rowShape{threads: threads, groups: groups}
+			one(fmt.Sprintf("%d threads or twice, %d groups", threads, groups))
+		}
+	}
+	b.lossRow = &rowShape{}
+	for _, batch := range []int{2, 4, 8} {
+		b.loss = &lossShape{8, batch, 528}
+		one(fmt.Sprintf("two passes, batch %d", batch))
 	}
 }
 

@@ -69,15 +69,15 @@ func TestOperandTensorsLeast(t *testing.T) {
 // TestOperandTensorsAnyShape takes the kernels that do without whole vectors.
 func TestOperandTensorsAnyShape(t *testing.T) {
 	operandSuite(t, gpu.Options{}, func(b *Backend) {
-		b.norm, b.ropeHeads, b.loss, b.lossRow = &normShape{1, 1, 1}, -1, &lossShape{}, -1
+		b.norm, b.ropeHeads, b.loss, b.lossRow = &normShape{1, 1, 1}, -1, &lossShape{}, &rowShape{}
 	})
 }
 
 // TestOperandTensorsTwoPasses takes the loss's two passes over a row, and rows of
-// other numbers of threads than are chosen.
+// other numbers of threads than are chosen, some one after the other.
 func TestOperandTensorsTwoPasses(t *testing.T) {
-	operandSuite(t, gpu.Options{}, func(b *Backend) { b.loss, b.lossRow = &lossShape{1, 2, 2}, -1 })
-	operandSuite(t, gpu.Options{}, func(b *Backend) { b.ropeHeads, b.lossRow = 1, 128 })
+	operandSuite(t, gpu.Options{}, func(b *Backend) { b.loss, b.lossRow = &lossShape{1, 2, 2}, &rowShape{} })
+	operandSuite(t, gpu.Options{}, func(b *Backend) { b.ropeHeads, b.lossRow = 1, &rowShape{threads: 128, groups: 2} })
 }
 
 // TestOperandGraph runs a model whose activations are operand tensors and one whose

@@ -36,6 +36,11 @@ func TestOtherShapes(t *testing.T) {
 		b.ropeHeads = heads
 		cases(fmt.Sprint(heads, " heads"), "rope")
 	}
+	for _, z := range []rowShape{{threads: 32, groups: 2}, {threads: 256, groups: 1}} {
+		b.lossRow = &z
+		cases(fmt.Sprintf("%+v", z), "cross_entropy")
+	}
+	b.lossRow = &rowShape{}
 	for _, z := range []lossShape{{}, {1, 2, 2}, {2, 8, 1000}} {
 		b.loss = &z
 		cases(fmt.Sprintf("%+v", z), "cross_entropy")

@@ -57,6 +57,16 @@ fn quad(v: vec4<f32>) -> vec2<u32> {
   return vec2<u32>(pair(v.x, v.y), pair(v.z, v.w));
 }
 
+// quad_number is quad for what is no NaN, in fewer steps.
+fn quad_number(v: vec4<f32>) -> vec2<u32> {
+  if (BF16) {
+    let w = bitcast<vec4<u32>>(v);
+    let r = w + 0x7fffu + ((w >> vec4<u32>(16u)) & vec4<u32>(1u));
+    return (r.xz >> vec2<u32>(16u)) | (r.yw & vec2<u32>(0xffff0000u));
+  }
+  return quad(v);
+}
+
 // unpair and unquad are the way back, lossless.
 fn unpair(w: u32) -> vec2<f32> {
   if (BF16) {
@@ -72,10 +82,12 @@ fn unquad(w: vec2<u32>) -> vec4<f32> {
 // wg_reduce_sum and wg_reduce_max combine x over the WG threads of a workgroup
 // and give every thread the result. All threads must call them; lid is the
 // local index. They end with a barrier, so two in a row cannot race.
+// wg_reduce_exp combines sums of exponentials: x is (m, Σexp(l − m)) of a thread's
+// numbers l, the result that of all the workgroup's.
 // #if SUBGROUPS
 // Any subgroup size that divides WG, asked at run time because it may differ
 // between kernels. Threads of a subgroup follow each other; the device layer's
-// probe has checked that. The subgroups' results are combined in order.
+// probe has checked that. Each subgroup combines the results of all.
 var<workgroup> wg_scratch: array<f32, WG / 4u>;   // one value per subgroup of 4 or more
 
 fn wg_reduce_sum(x: f32, lid: u32) -> f32 {
@@ -86,9 +98,10 @@ fn wg_reduce_sum(x: f32, lid: u32) -> f32 {
   }
   workgroupBarrier();
   var total = 0.0;
-  for (var i = 0u; i < WG / size; i++) {
+  for (var i = lid & (size - 1u); i < WG / size; i += size) {
     total += wg_scratch[i];
   }
+  total = subgroupAdd(total);
   workgroupBarrier();
   return total;
 }
@@ -101,11 +114,41 @@ fn wg_reduce_max(x: f32, lid: u32) -> f32 {
   }
   workgroupBarrier();
   var top = NEG_INF;
-  for (var i = 0u; i < WG / size; i++) {
+  for (var i = lid & (size - 1u); i < WG / size; i += size) {
     top = max(top, wg_scratch[i]);
   }
+  top = subgroupMax(top);
   workgroupBarrier();
   return top;
+}
+
+// add_exp adds two sums of exponentials, of (m, Σexp(l − m)) each.
+fn add_exp(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+  let top = max(a.x, b.x);
+  return vec2<f32>(top, a.y * exp(a.x - top) + b.y * exp(b.x - top));
+}
+
+var<workgroup> wg_exps: array<vec2<f32>, WG / 4u>;
+
+fn sg_reduce_exp(x: vec2<f32>) -> vec2<f32> {
+  let top = subgroupMax(x.x);
+  return vec2<f32>(top, subgroupAdd(x.y * exp(x.x - top)));
+}
+
+fn wg_reduce_exp(x: vec2<f32>, lid: u32) -> vec2<f32> {
+  let part = sg_reduce_exp(x);
+  let size = subgroupAdd(1u);
+  if ((lid & (size - 1u)) == 0u) {
+    wg_exps[lid / size] = part;
+  }
+  workgroupBarrier();
+  var whole = vec2<f32>(NEG_INF, 0.0);
+  for (var i = lid & (size - 1u); i < WG / size; i += size) {
+    whole = add_exp(whole, wg_exps[i]);
+  }
+  whole = sg_reduce_exp(whole);
+  workgroupBarrier();
+  return whole;
 }
 // #else
 // The order is fixed: 16 strided sums of WG/16, then these 16 in turn.
@@ -148,5 +191,10 @@ fn wg_reduce_max(x: f32, lid: u32) -> f32 {
   }
   workgroupBarrier();
   return top;
+}
+
+fn wg_reduce_exp(x: vec2<f32>, lid: u32) -> vec2<f32> {
+  let top = wg_reduce_max(x.x, lid);
+  return vec2<f32>(top, wg_reduce_sum(x.y * exp(x.x - top), lid));
 }
 // #endif

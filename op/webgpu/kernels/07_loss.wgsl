@@ -12,6 +12,28 @@ struct LossScale {
   grad_scale: f32,
 }
 
+// loss_of is the loss of a row whose target has the logit l, or NaN if it is not inside.
+fn loss_of(l: f32, lse: f32, mean: f32, inside: bool) -> f32 {
+  let l_row = lse - (1.0 - dims.alpha) * l - dims.alpha * mean + dims.beta * lse * lse;
+  return select(loss_nan(), l_row, inside);
+}
+
+// loss_nan is NaN; from dims, since a constant expression must not be one.
+fn loss_nan() -> f32 {
+  return bitcast<f32>(0x7fc00000u | (dims.v >> 31u));
+}
+
+// loss_gain is what a probability counts for in the gradient.
+fn loss_gain(lse: f32) -> f32 {
+  return (1.0 + 2.0 * dims.beta * lse) * scale.grad_scale;
+}
+
+// minus_at is what goes off the gradient of the vec4 with element hit.
+fn minus_at(hit: u32) -> vec4<f32> {
+  let minus = (1.0 - dims.alpha) * scale.grad_scale;
+  return select(vec4<f32>(), vec4<f32>(minus), vec4<u32>(0u, 1u, 2u, 3u) == vec4<u32>(hit % 4u));
+}
+
 // --- KERNEL: cross_entropy ---
 // With α smoothing, β z-loss, t the target of a row, p = exp(l − lse):
 //   loss = lse − (1−α)·l_t − α·mean(l) + β·lse²
@@ -91,8 +113,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     mean = wg_reduce_sum(total, lid) / f32(dims.v);
   }
   if (lid == 0u) {
-    let l = lse - (1.0 - dims.alpha) * l_hit - dims.alpha * mean + dims.beta * lse * lse;
-    loss[row] = select(bitcast<f32>(0x7fc00000u | (dims.v >> 31u)), l, inside);
+    loss[row] = loss_of(l_hit, lse, mean, inside);
     // #if LSE
     row_lse[row] = lse;
     // #endif
@@ -164,13 +185,20 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   }
 }
 
-// --- KERNEL: cross_entropy_row16 ---
-// As cross_entropy with a gradient for V a multiple of 4, into dlogits (R, V) in
-// pairs of 16-bit floats; logits are only read, and once: a workgroup keeps a whole
-// row in registers, WG·QUADS vec4s. The launcher sets WG. With e = exp(l − max):
-//   dl = [e/Σe·(1 + 2β·lse) − α/V − (1−α)·onehot]·grad_scale
-// One workgroup per row, 1-D dispatch over R; a thread takes every WG-th vec4.
+// --- KERNEL: cross_entropy_row ---
+// As cross_entropy with a gradient, for V a multiple of 4, reading the logits once: a
+// workgroup keeps a whole row in registers, and asks for each vec4 of its next row as
+// it writes the one whose place that takes, so that memory has work most of the time.
+// With a thread's own maximum m and e = exp(l − m) a row needs one reduction, of
+// (m, Σe):
+//   dl = [e·exp(m − max)/Σ·(1 + 2β·lse) − α/V − (1−α)·onehot]·grad_scale
+// With OUT16 the gradient goes to dlogits (R, V), in pairs of 16-bit floats, and the
+// logits are only read. A row whose lse is no finite number has a gradient of NaN.
+// The launcher sets WG and QUADS = ceil(V/4 / WG). Any number of workgroups along x;
+// workgroup i takes rows i, i + workgroups, …; a thread takes every WG-th vec4 of one.
 const QUADS: u32 = 8u;
+const OUT16: bool = false;
+// #if OUT16
 @group(0) @binding(0) var<storage, read> logits: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> targets: array<i32>;
 @group(0) @binding(2) var<storage, read_write> loss: array<f32>;
@@ -178,83 +206,128 @@ const QUADS: u32 = 8u;
 @group(0) @binding(4) var<uniform> dims: LossDims;
 @group(0) @binding(5) var<uniform> scale: LossScale;
 
+fn put(i: u32, d: vec4<f32>) {
+  dlogits[i] = quad_number(d);
+}
+
+fn put_nan(i: u32) {
+  dlogits[i] = vec2<u32>(0x7fff7fffu);
+}
+// #else
+@group(0) @binding(0) var<storage, read_write> logits: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> targets: array<i32>;
+@group(0) @binding(2) var<storage, read_write> loss: array<f32>;
+@group(0) @binding(3) var<uniform> dims: LossDims;
+@group(0) @binding(4) var<uniform> scale: LossScale;
+
+fn put(i: u32, d: vec4<f32>) {
+  logits[i] = d;
+}
+
+fn put_nan(i: u32) {
+  logits[i] = vec4<f32>(loss_nan());
+}
+// #endif
+
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
         @builtin(local_invocation_index) lid: u32) {
-  let row = flat_wg(wid, nwg);
+  var row = wid.x;
   if (row >= dims.rows) {
     return;
   }
   let v4 = dims.v / 4u;
-  let base = row * v4 + lid;
-  let target_ = targets[row];
-  if (target_ == dims.ignore) {
-    if (lid == 0u) {
-      loss[row] = 0.0;
-    }
-    for (var k = 0u; k < QUADS; k++) { // unroll
-      if (lid + k * WG < v4) {
-        dlogits[base + k * WG] = vec2<u32>();
-      }
-    }
-    return;
-  }
-  var e = array<vec4<f32>, QUADS>();   // the logits, and then e
+  let last = lid + (QUADS - 1u) * WG < v4;   // the others are inside of the row
+  var e = array<vec4<f32>, QUADS>();         // the logits, and then e
   for (var k = 0u; k < QUADS; k++) { // unroll
     e[k] = vec4<f32>(NEG_INF);
-    if (lid + k * WG < v4) {
-      e[k] = logits[base + k * WG];
+    if (k + 1u < QUADS || last) {
+      e[k] = logits[row * v4 + lid + k * WG];
     }
   }
-  var top4 = e[0];
-  var total4 = vec4<f32>();
-  for (var k = 0u; k < QUADS; k++) { // unroll
-    top4 = max(top4, e[k]);
-    if (lid + k * WG < v4) {
-      total4 += e[k];
-    }
-  }
-  let top = wg_reduce_max(max(max(top4.x, top4.y), max(top4.z, top4.w)), lid);
-  var sum4 = vec4<f32>();
-  for (var k = 0u; k < QUADS; k++) { // unroll
-    e[k] = exp(e[k] - top);
-    sum4 += e[k];
-  }
-  let sum = wg_reduce_sum((sum4.x + sum4.y) + (sum4.z + sum4.w), lid);
-  var mean = 0.0;
-  if (dims.alpha > 0.0) {
-    mean = wg_reduce_sum((total4.x + total4.y) + (total4.z + total4.w), lid) / f32(dims.v);
-  }
-  let lse = top + log(sum);
-  let inside = target_ >= 0 && u32(target_) < dims.v;
-  let hit = select(0xffffffffu, u32(target_), inside);
-  if (lid == 0u) {
-    let l_hit = logits[row * v4 + select(0u, hit / 4u, inside)][hit % 4u];
-    let l = lse - (1.0 - dims.alpha) * l_hit - dims.alpha * mean + dims.beta * lse * lse;
-    loss[row] = select(bitcast<f32>(0x7fc00000u | (dims.v >> 31u)), l, inside);
-  }
-  let factor = (1.0 + 2.0 * dims.beta * lse) / sum;
-  let each = dims.alpha / f32(dims.v);
-  for (var k = 0u; k < QUADS; k++) { // unroll
-    let i = lid + k * WG;
-    if (i < v4) {
-      var d = e[k] * factor - each;
-      if (i == hit / 4u) {
-        d -= select(vec4<f32>(), vec4<f32>(1.0 - dims.alpha), vec4<u32>(0u, 1u, 2u, 3u) == vec4<u32>(hit % 4u));
+  var target_ = targets[row];
+  loop {
+    let next = row + nwg.x;
+    let more = next < dims.rows;
+    let ignored = target_ == dims.ignore;
+    let inside = target_ >= 0 && u32(target_) < dims.v;
+    let hit = select(0u, u32(target_), inside);
+    let near = logits[row * v4 + hit / 4u];   // before the gradient takes its place
+    var mean = 0.0;
+    if (dims.alpha > 0.0) {
+      var total4 = vec4<f32>();
+      for (var k = 0u; k < QUADS; k++) { // unroll
+        if (k + 1u < QUADS || last) {
+          total4 += e[k];
+        }
       }
-      dlogits[base + k * WG] = quad(d * scale.grad_scale);
+      mean = wg_reduce_sum((total4.x + total4.y) + (total4.z + total4.w), lid) / f32(dims.v);
     }
+    var top4 = vec4<f32>(NEG_INF);
+    for (var k = 0u; k < QUADS; k++) { // unroll
+      top4 = max(top4, e[k]);
+    }
+    let top = max(max(top4.x, top4.y), max(top4.z, top4.w));
+    var sum4 = vec4<f32>();
+    for (var k = 0u; k < QUADS; k++) { // unroll
+      e[k] = exp(e[k] - top);
+      sum4 += e[k];
+    }
+    let whole = wg_reduce_exp(vec2<f32>(top, (sum4.x + sum4.y) + (sum4.z + sum4.w)), lid);
+    let lse = whole.x + log(whole.y);
+    if (lid == 0u) {
+      loss[row] = select(loss_of(near[hit % 4u], lse, mean, inside), 0.0, ignored);
+    }
+    if (more) {
+      target_ = targets[next];
+    }
+    let now = row * v4 + lid;
+    let then = next * v4 + lid;
+    if (is_finite(lse) && !ignored) {
+      let factor = exp(top - whole.x) / whole.y * loss_gain(lse);
+      let each = dims.alpha / f32(dims.v) * scale.grad_scale;
+      for (var k = 0u; k < QUADS; k++) { // unroll
+        if (k + 1u < QUADS || last) {
+          put(now + k * WG, e[k] * factor - each);
+          if (more) {
+            e[k] = logits[then + k * WG];
+          }
+        }
+      }
+      if (inside && lid == hit / 4u % WG) {
+        put(row * v4 + hit / 4u, exp(near - lse) * loss_gain(lse) - each - minus_at(hit));
+      }
+    } else {
+      for (var k = 0u; k < QUADS; k++) { // unroll
+        if (k + 1u < QUADS || last) {
+          if (ignored) {
+            put(now + k * WG, vec4<f32>());
+          } else {
+            put_nan(now + k * WG);
+          }
+          if (more) {
+            e[k] = logits[then + k * WG];
+          }
+        }
+      }
+    }
+    if (!last) {
+      e[QUADS - 1u] = vec4<f32>(NEG_INF);
+    }
+    if (!more) {
+      break;
+    }
+    row = next;
   }
 }
 
 // --- KERNEL: cross_entropy_vec ---
-// As cross_entropy for V a multiple of 4. A workgroup does row after row, so that
-// there are only as many rows at work as the launcher starts workgroups: what the
-// first pass read is then still near when the second pass asks for it. A thread
-// takes every WG-th vec4; it keeps the first KEEP of them in registers, and the
-// second pass goes backwards through the others, the latest first.
-// With OUT16 the gradient goes to dlogits, in pairs of 16-bit floats, and the logits
-// are only read.
+// As cross_entropy for V a multiple of 4, for rows too long for cross_entropy_row. A
+// workgroup does row after row, so that there are only as many rows at work as the
+// launcher starts workgroups: what the first pass read is then still near when the
+// second pass asks for it. A thread takes every WG-th vec4; it keeps the first KEEP of
+// them in registers, and the second pass goes backwards through the others, the latest
+// first. OUT16 and rows without a finite lse are as in cross_entropy_row.
 // Any number of workgroups along x; workgroup i takes rows i, i + workgroups, …
 const KEEP: u32 = 4u;
 const BATCH: u32 = 4u;   // vec4s of a thread on their way at a time
@@ -268,7 +341,11 @@ const OUT16: bool = false;
 @group(0) @binding(5) var<uniform> scale: LossScale;
 
 fn put(i: u32, d: vec4<f32>) {
-  dlogits[i] = quad(d);
+  dlogits[i] = quad_number(d);
+}
+
+fn put_nan(i: u32) {
+  dlogits[i] = vec2<u32>(0x7fff7fffu);
 }
 // #else
 @group(0) @binding(0) var<storage, read_write> logits: array<vec4<f32>>;
@@ -279,6 +356,10 @@ fn put(i: u32, d: vec4<f32>) {
 
 fn put(i: u32, d: vec4<f32>) {
   logits[i] = d;
+}
+
+fn put_nan(i: u32) {
+  logits[i] = vec4<f32>(loss_nan());
 }
 // #endif
 
@@ -310,23 +391,13 @@ fn highest(x: vec4<f32>) -> f32 {
   return max(max(x.x, x.y), max(x.z, x.w));
 }
 
-// d_logits is the gradient of four logits, number i of the row.
-fn d_logits(l: vec4<f32>, i: u32, hit: u32, lse: f32) -> vec4<f32> {
-  var d = exp(l - lse) * (1.0 + 2.0 * dims.beta * lse) - dims.alpha / f32(dims.v);
-  if (i == hit / 4u) {
-    d -= select(vec4<f32>(), vec4<f32>(1.0 - dims.alpha), vec4<u32>(0u, 1u, 2u, 3u) == vec4<u32>(hit % 4u));
-  }
-  return d * scale.grad_scale;
-}
-
 fn counted(row: u32, lid: u32) {
   let v4 = dims.v / 4u;
   let base = row * v4;
   let target_ = targets[row];
   let inside = target_ >= 0 && u32(target_) < dims.v;
-  let hit = select(0xffffffffu, u32(target_), inside);
-  let near = logits[base + select(0u, hit / 4u, inside)];   // before the gradient takes its place
-  let l_hit = near[hit % 4u];
+  let hit = select(0u, u32(target_), inside);
+  let near = logits[base + hit / 4u];   // before the gradient takes its place
 
   var kept = array<vec4<f32>, KEEP>();
   var top4 = vec4<f32>(NEG_INF);
@@ -376,12 +447,19 @@ fn counted(row: u32, lid: u32) {
     mean = wg_reduce_sum((total4.x + total4.y) + (total4.z + total4.w), lid) / f32(dims.v);
   }
   if (lid == 0u) {
-    let l = lse - (1.0 - dims.alpha) * l_hit - dims.alpha * mean + dims.beta * lse * lse;
-    loss[row] = select(bitcast<f32>(0x7fc00000u | (dims.v >> 31u)), l, inside);
+    loss[row] = loss_of(near[hit % 4u], lse, mean, inside);
   }
   if (dims.grad == 0u) {
     return;
   }
+  if (!is_finite(lse)) {
+    for (var i = lid; i < v4; i += WG) {
+      put_nan(base + i);
+    }
+    return;
+  }
+  let gain = loss_gain(lse);
+  let each = dims.alpha / f32(dims.v) * scale.grad_scale;
   let step = BATCH * WG;
   let batches = (max(v4, KEEP * WG) - KEEP * WG + step - 1u) / step;
   for (var n = batches; n > 0u; n--) {
@@ -394,13 +472,16 @@ fn counted(row: u32, lid: u32) {
     }
     for (var k = 0u; k < BATCH; k++) { // unroll
       if (at + k * WG < v4) {
-        put(base + at + k * WG, d_logits(l[k], at + k * WG, hit, lse));
+        put(base + at + k * WG, exp(l[k] - lse) * gain - each);
       }
     }
   }
   for (var k = 0u; k < KEEP; k++) { // unroll
     if (lid + k * WG < v4) {
-      put(base + lid + k * WG, d_logits(kept[k], lid + k * WG, hit, lse));
+      put(base + lid + k * WG, exp(kept[k] - lse) * gain - each);
     }
+  }
+  if (inside && lid == hit / 4u % WG) {
+    put(base + hit / 4u, exp(near - lse) * gain - each - minus_at(hit));
   }
 }
