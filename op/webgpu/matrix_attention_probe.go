@@ -213,7 +213,8 @@ func (c *attentionCase) check(name string, got []float32) error {
 	return nil
 }
 
-// probeTensors makes the tensors of a probe, and keeps the first error.
+// probeTensors makes the tensors of a probe, and keeps the first error. Of p it reads
+// the types.
 type probeTensors struct {
 	b    *Backend
 	p    attentionProbe
@@ -227,7 +228,7 @@ func (m *probeTensors) put(t tensor.DType, content []byte, dims ...int) op.Tenso
 	if m.err != nil {
 		return x
 	}
-	if x.Buf, m.err = m.b.Alloc("attention test", t, x.Len()); m.err == nil {
+	if x.Buf, m.err = m.b.Alloc("matrix test", t, x.Len()); m.err == nil {
 		m.bufs = append(m.bufs, x.Buf)
 		m.err = m.b.Write(x, content)
 	}
@@ -252,6 +253,12 @@ func (m *probeTensors) operand(v []float32, dims ...int) op.Tensor {
 		narrow[i] = round(x)
 	}
 	return m.put(m.p.input, gpu.Bytes(narrow), dims...)
+}
+
+func (m *probeTensors) free() {
+	for _, x := range m.bufs {
+		m.b.Free(x)
+	}
 }
 
 // read is a result in float32.
@@ -286,9 +293,7 @@ func (b *Backend) tryAttention(p attentionProbe) error {
 		b.tuner.busy = busy
 		b.matrix.converted.free(b)
 		b.matrix.converted = converted
-		for _, x := range m.bufs {
-			b.Free(x)
-		}
+		m.free()
 	}()
 	const T, H = probeSteps, probeHeads
 	nq, nk := len(c.q), len(c.k)

@@ -238,3 +238,41 @@ func TestAttentionProbeBites(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundingProbe: products round to bfloat16 as the host does, in integers and, where
+// that was found, by the device's conversion.
+func TestRoundingProbe(t *testing.T) {
+	b := matrixBackend(t)
+	if _, ok := b.matrix.fragments[tensor.BF16]; !ok {
+		t.Skipf("%s multiplies no bfloat16", b.Device())
+	}
+	t.Logf("the device's conversion is used: %v", b.matrix.converts)
+	for _, converts := range []bool{false, b.matrix.converts} {
+		b.matrix.converts = converts
+		if err := b.tryConversion(); err != nil {
+			t.Errorf("conversion by the device %v: %v", converts, err)
+		}
+	}
+}
+
+func TestRoundingProbeBites(t *testing.T) {
+	parts := hardToRound()
+	for name, round := range map[string]func(x float32) uint16{
+		"cut off":      func(x float32) uint16 { return uint16(math.Float32bits(x) >> 16) },
+		"ties upwards": func(x float32) uint16 { return uint16((math.Float32bits(x) + 0x8000) >> 16) },
+		"NaN hidden":   tensor.ToBF16,
+		"":             tensor.ToBF16,
+	} {
+		var got []float32
+		for _, p := range parts {
+			x := p[0] + p[1]
+			if name == "NaN hidden" && x != x {
+				x = 0
+			}
+			got = append(got, tensor.FromBF16(round(x)))
+		}
+		if err := checkRounding(parts, got, 1); (err == nil) != (name == "") {
+			t.Errorf("rounding %q: %v", name, err)
+		}
+	}
+}

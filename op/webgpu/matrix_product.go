@@ -296,15 +296,17 @@ const matrixProductName = "matrix_product_"
 
 // matrixKernel finds the kernel of a tile and a form.
 func (b *Backend) matrixKernel(t matrix.Tile, f productForm) *kernel {
+	converts := bit(b.matrix.converts && f.input == tensor.BF16)
 	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN),
-		bit(f.input == tensor.BF16) | bit(f.turnedA)<<1 | bit(f.turnedB)<<2 | bit(f.gated)<<3 | bit(f.gelu)<<4, int32(f.pairs), int32(f.group), int32(f.halves)}}
+		bit(f.input == tensor.BF16) | bit(f.turnedA)<<1 | bit(f.turnedB)<<2 | bit(f.gated)<<3 | bit(f.gelu)<<4 | converts<<5,
+		int32(f.pairs), int32(f.group), int32(f.halves)}}
 	k := b.kernel(v, nil)
 	if k.module == nil {
 		k.label = matrixProductName + t.String() + f.String()
 		fragment := b.matrix.fragments[f.input]
 		code, _ := matrix.Module("matmul", matrixInput(f.input)) // embedded; a test reads them all
 		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: fragment.Threads, Slots: f.slots(),
-			Constants: append(t.Constants(fragment), f.constants()...)}
+			Constants: append(append(t.Constants(fragment), f.constants()...), uint32(converts))}
 	}
 	return k
 }

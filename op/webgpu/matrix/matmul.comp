@@ -43,6 +43,7 @@ layout(constant_id = 12) const uint GROUP = 1;
 layout(constant_id = 13) const uint HALVES = 0; // bit i: C of product i has 16 bits; mode is 0
 layout(constant_id = 14) const bool GATED = false; // PAIRS and GROUP are 1, mode is 0
 layout(constant_id = 15) const bool GELU = false;  // instead of SiLU
+layout(constant_id = 16) const bool CONVERTS = false; // the device's conversion to bfloat16 rounds to nearest
 layout(constant_id = 0) const uint THREADS = 128; // those of a subgroup for each part
 layout(local_size_x_id = 0) in;
 
@@ -198,15 +199,16 @@ void multiply(uint subRow, uint subCol) {
   }
 }
 
-// pair rounds two numbers to 16 bits, to nearest, ties to even. A conversion would
-// do for f16 only: NVIDIA's driver cuts bits off for bfloat16.
+// pair rounds two numbers to 16 bits, to nearest, ties to even. How a device converts
+// to bfloat16 is its own choice: the launcher has looked.
 #ifdef BF16
 uint near16(float x) {
   uint v = floatBitsToUint(x);
   if ((v & 0x7fffffffu) > 0x7f800000u) return v >> 16 | 0x40u; // NaN stays NaN
   return (v + 0x7fffu + (v >> 16 & 1u)) >> 16;
 }
-uint pair(vec2 x) { return near16(x.x) | near16(x.y) << 16; }
+uint bits16(float x) { return CONVERTS ? uint(bfloat16BitsToUintEXT(bfloat16_t(x))) : near16(x); }
+uint pair(vec2 x) { return bits16(x.x) | bits16(x.y) << 16; }
 vec2 wide(uint x) { return vec2(uintBitsToFloat(x << 16), uintBitsToFloat(x & 0xffff0000u)); }
 #else
 uint pair(vec2 x) { return packHalf2x16(x); }
