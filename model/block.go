@@ -79,11 +79,16 @@ func rowsOf(t op.Tensor) op.Tensor { return t.Reshape(t.Dims[0]*t.Dims[1], t.Dim
 func (g *Graph) attentionForward(b *block) {
 	r := g.r
 	r.RMSNorm(op.RMSNorm{X: b.x, W: b.w.attnNorm, Y: b.y1, RMSInv: b.rms1, Eps: g.eps})
-	r.MatMulGroup(b.qkv)
-	b.low.q.forward(r, b.y1, rowsOf(b.qFlat))
-	b.low.k.forward(r, b.y1, rowsOf(b.kFlat))
+	turn := op.RoPE{X: b.qFlat, Out: b.q, X2: b.kFlat, Out2: b.k, Table: g.rope} // perhaps in place
+	if b.low.q == nil && b.low.k == nil {
+		r.MatMulGroupRoPE(b.qkv, turn)
+	} else {
+		r.MatMulGroup(b.qkv)
+		b.low.q.forward(r, b.y1, rowsOf(b.qFlat))
+		b.low.k.forward(r, b.y1, rowsOf(b.kFlat))
+		r.RoPE(turn)
+	}
 	b.low.v.forward(r, b.y1, rowsOf(b.v))
-	r.RoPE(op.RoPE{X: b.qFlat, Out: b.q, X2: b.kFlat, Out2: b.k, Table: g.rope}) // perhaps in place
 	r.Attention(op.Attention{Q: b.q, K: b.k, V: b.v, Out: b.attn, LSE: b.lse, DocStart: g.docStart, Scale: g.scale})
 	r.MatMul(op.MatMul{A: rowsOf(b.attn), B: b.w.wo, C: b.xMid, Residual: b.x})
 	b.low.o.forward(r, rowsOf(b.attn), b.xMid)
@@ -97,11 +102,11 @@ func (g *Graph) attentionBackward(b *block) {
 	// xMid = x + attn·wo; the gradient of x begins as dx itself.
 	g.weightGrad(attn, s.dxRead, b.dw.wo)                           // dwo += attnᵀ·dx
 	g.linearBackward(b.w.wo, b.low.o, attn, s.dxRead, dattn, false) // dattn = dx·woᵀ
-	// attn = attention(q, k, v); dq, dk and dv are written.
-	r.AttentionBackward(op.AttentionBackward{Q: b.q, K: b.k, V: b.v, Out: b.attn, LSE: b.lse, DocStart: g.docStart,
-		DOut: s.dattn, Delta: s.delta, DQ: s.dq, DK: s.dk, DV: s.dv, Scale: g.scale})
-	// q and k were rotated; rotate their gradients back.
-	r.RoPE(op.RoPE{X: s.dq, Out: s.dqBack, X2: s.dk, Out2: s.dkBack, Table: g.rope, Inverse: true})
+	// attn = attention(q, k, v); dq, dk and dv are written. q and k were rotated: their
+	// gradients are rotated back.
+	r.AttentionBackwardRoPE(op.AttentionBackward{Q: b.q, K: b.k, V: b.v, Out: b.attn, LSE: b.lse, DocStart: g.docStart,
+		DOut: s.dattn, Delta: s.delta, DQ: s.dq, DK: s.dk, DV: s.dv, Scale: g.scale},
+		op.RoPE{X: s.dq, Out: s.dqBack, X2: s.dk, Out2: s.dkBack, Table: g.rope, Inverse: true})
 	// q, k, v = y1·{wq, wk, wv}
 	g.weightGrads(b.dqkv)                                     // dwq, dwk, dwv +=
 	g.linearsBackward(b.dy1, b.y1, b.low.q, b.low.k, b.low.v) // dy = dq·wqᵀ + dk·wkᵀ + dv·wvᵀ

@@ -8,6 +8,8 @@ type Cost struct {
 	Bytes int64
 }
 
+func (c Cost) plus(d Cost) Cost { return Cost{c.FLOPs + d.FLOPs, c.Bytes + d.Bytes} }
+
 func bytesOf(ts ...Tensor) (n int64) {
 	for _, t := range ts {
 		if t.Ok() {

@@ -13,7 +13,8 @@ import (
 // and one look at Err or Sync.
 type Runner struct {
 	b       Backend
-	fuser   Fuser // b, when it has fused forms
+	fuser   Fuser   // b, when it has fused forms
+	rotator Rotator // b, when it turns results
 	err     error
 	profile *Profile
 	start   time.Time
@@ -22,7 +23,8 @@ type Runner struct {
 // NewRunner returns the front of b.
 func NewRunner(b Backend) *Runner {
 	f, _ := b.(Fuser)
-	return &Runner{b: b, fuser: f}
+	t, _ := b.(Rotator)
+	return &Runner{b: b, fuser: f, rotator: t}
 }
 
 // Backend returns what the runner runs on.
@@ -401,9 +403,7 @@ func (r *Runner) MatMulGroup(items []MatMul) {
 		if r.err != nil {
 			return
 		}
-		k := items[i].cost()
-		c.FLOPs += k.FLOPs
-		c.Bytes += k.Bytes
+		c = c.plus(items[i].cost())
 	}
 	if r.begin(nil) {
 		r.end("matmul_group", c, r.fuser.MatMulGroup(items))

@@ -162,7 +162,7 @@ func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 	dims, kvh, doc := a.Q.Dims, a.K.Dims[2], a.DocStart.Ok()
 	d, rows := dims[3], dims[0]*dims[1]*dims[2]
 	if b.matrixAttends(d, doc, is16(a.DV)) && b.attentionConverts(a.Q, a.K, a.V, a.DOut, a.Out) {
-		return b.matrixAttentionBackward(a)
+		return b.matrixAttentionBackward(a, op.RoPE{})
 	}
 	if any16(a.Q, a.K, a.V, a.DOut, a.Out, a.DV) {
 		return b.wideAttentionBackward(a)

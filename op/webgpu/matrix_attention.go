@@ -30,8 +30,8 @@ var (
 
 var attentionSlots = [attentionParts][]gpu.Slot{
 	partForward: slots("q k v doc_start", "out lse"),
-	partDQ:      slots("q k v dout out lse doc_start", "dq stats"),
-	partDKDV:    slots("q k v dout stats doc_start", "dk dv"),
+	partDQ:      slots("q k v dout out lse doc_start angles", "dq stats"),
+	partDKDV:    slots("q k v dout stats doc_start angles", "dk dv"),
 }
 
 // slots lists bindings that a kernel reads, bindings that it writes, and a uniform.
@@ -60,17 +60,17 @@ func (b *Backend) matrixAttends(d int, doc, half bool) bool {
 	return b.attentionRight(attentionProbe{b.matrix.rounding, d, doc, half})
 }
 
-// matrixAttentionKernel finds a kernel.
-func (b *Backend) matrixAttentionKernel(part attentionPart, t matrix.AttentionTile, d int, doc, half bool) *kernel {
-	input := b.matrix.rounding
-	v := variant{name: attentionKernels[part]}
-	v.c = [10]int32{int32(d), bit(doc), bit(input == tensor.BF16), int32(t.Subgroups), int32(t.Own), int32(t.Other), int32(t.Strip), bit(t.Early) | bit(t.Convert)<<1, bit(half)}
+// matrixAttentionKernel finds the kernel of a call with a tile.
+func (b *Backend) matrixAttentionKernel(a attentionCall, t matrix.AttentionTile) *kernel {
+	input, d := b.matrix.rounding, a.q.Dims[3]
+	v := variant{name: attentionKernels[a.part]}
+	v.c = [10]int32{int32(d), bit(a.doc), bit(input == tensor.BF16), int32(t.Subgroups), int32(t.Own), int32(t.Other), int32(t.Strip), bit(t.Early) | bit(t.Convert)<<1, bit(a.half) | bit(a.turned)<<1}
 	k := b.kernel(v, nil)
 	if k.module == nil {
 		f := b.matrix.fragments[input]
-		code, _ := matrix.Module(t.Kernel(attentionNames[part]), matrixInput(input)) // embedded; a test reads them all
-		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: f.Threads, Slots: attentionSlots[part],
-			Constants: t.Constants(f, d, doc, b.dev.Info().Kind == gpu.Software, half)}
+		code, _ := matrix.Module(t.Kernel(attentionNames[a.part]), matrixInput(input)) // embedded; a test reads them all
+		form := matrix.AttentionForm{D: d, Doc: a.doc, Lockstep: b.dev.Info().Kind == gpu.Software, Half: a.half, Turned: a.turned}
+		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: f.Threads, Slots: attentionSlots[a.part], Constants: t.Constants(f, form)}
 	}
 	return k
 }
@@ -82,7 +82,8 @@ type attentionCall struct {
 	q, k     op.Tensor
 	scale    float32
 	doc      bool
-	half     bool // out, or dv, in 16 bits
+	half     bool // out, or dv and what is turned, in 16 bits
+	turned   bool // dq and dk are turned back
 	heads    int  // that rows are owned in: query or key heads
 	pairWork int  // operations for each of D
 	bind     func(*call)
@@ -91,7 +92,7 @@ type attentionCall struct {
 // runAttention runs a part with a tile.
 func (b *Backend) runAttention(a attentionCall, t matrix.AttentionTile) error {
 	seqs, steps, d := a.q.Dims[0], a.q.Dims[1], a.q.Dims[3]
-	k := b.matrixAttentionKernel(a.part, t, d, a.doc, a.half)
+	k := b.matrixAttentionKernel(a, t)
 	rows := t.Rows(b.matrix.fragments[b.matrix.rounding])
 	flops := float64(a.pairWork) * float64(rows) * float64(steps) * float64(d) // at most, of a workgroup
 	return b.slices(seqs*a.heads*ceil(steps, rows), flops, func(first, n int) error {
@@ -143,22 +144,28 @@ func (b *Backend) matrixAttention(a op.Attention) error {
 }
 
 // matrixAttentionBackward is AttentionBackward on the matrix units: DQ, and on the
-// way the pairs of LSE and delta, then DK and DV.
-func (b *Backend) matrixAttentionBackward(a op.AttentionBackward) error {
-	heads, kvHeads := a.Q.Dims[2], a.K.Dims[2]
+// way the pairs of LSE and delta, then DK and DV. With a turn, DQ and DK go turned back
+// to where that says.
+func (b *Backend) matrixAttentionBackward(a op.AttentionBackward, turn op.RoPE) error {
+	heads, kvHeads, dq, dk := a.Q.Dims[2], a.K.Dims[2], a.DQ, a.DK
 	stats := uint64(8 * a.LSE.Len())
 	in, err := b.attentionOperands(a.Q, a.K, a.V, a.DOut, a.Out)
 	if err != nil {
 		return err
 	}
 	part := attentionCall{part: partDQ, q: a.Q, k: a.K, scale: a.Scale, doc: a.DocStart.Ok(), heads: heads, pairWork: 6}
+	if part.turned = turn.X.Ok(); part.turned {
+		first, second := turn.Split()
+		dq, dk, part.half = rotatedTo(first), rotatedTo(second), is16(a.DV)
+	}
 	part.bind = func(c *call) {
 		for _, o := range in {
 			c.reads(o)
 		}
 		c.in(a.LSE)
 		c.inOr(a.DocStart)
-		c.out(a.DQ)
+		c.inOr(turn.Table)
+		c.out(dq)
 		c.scratch(scratchStats, stats, true)
 	}
 	if err := b.runAttention(part, b.attentionTileFor(part)); err != nil {
@@ -171,7 +178,8 @@ func (b *Backend) matrixAttentionBackward(a op.AttentionBackward) error {
 		}
 		c.scratch(scratchStats, stats, false)
 		c.inOr(a.DocStart)
-		c.out(a.DK)
+		c.inOr(turn.Table)
+		c.out(dk)
 		c.out(a.DV)
 	}
 	return b.runAttention(part, b.attentionTileFor(part))

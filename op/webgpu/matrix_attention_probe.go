@@ -309,7 +309,7 @@ func (b *Backend) tryAttention(p attentionProbe) error {
 	if m.err != nil {
 		return m.err
 	}
-	if err := errors.Join(b.matrixAttention(a), b.matrixAttentionBackward(back)); err != nil {
+	if err := errors.Join(b.matrixAttention(a), b.matrixAttentionBackward(back, op.RoPE{})); err != nil {
 		return err
 	}
 	for _, r := range []struct {

@@ -145,7 +145,7 @@ func (b *Backend) measureAttentionTiles(a attentionCall, fit []matrix.AttentionT
 	run := func(t matrix.AttentionTile) error { return b.runAttention(a, t) }
 	var kernels []*kernel
 	for _, t := range fit {
-		kernels = append(kernels, b.matrixAttentionKernel(a.part, t, a.q.Dims[3], a.doc, a.half))
+		kernels = append(kernels, b.matrixAttentionKernel(a, t))
 	}
 	b.prepare(kernels)
 	return fastest(b, fit, run)

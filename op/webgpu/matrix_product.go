@@ -22,6 +22,8 @@ type productForm struct {
 	group            int    // products side by side that share A
 	halves           uint32 // bit i: C of product i has 16 bits
 	gated, gelu      bool   // a third C is act(C0)·C1, by SiLU or GELU; group is 2
+	turned           uint32 // bit i: C of product i is turned by RoPE's angles
+	head             int    // columns of a head then
 }
 
 // formOf is the form of a product alone, in float32.
@@ -142,6 +144,7 @@ type launch struct {
 	splits int // parts along K
 	terms  [maxProducts]term
 	out    op.Tensor // act(C0)·C1, with form.gated
+	turn   op.RoPE   // with form.turned
 }
 
 // term is a product's operands over depth of K.
@@ -170,10 +173,13 @@ func (b *Backend) launch(l *launch, items []op.MatMul) error {
 	c := b.begin(b.matrixKernel(l.tile, l.form))
 	l.bindFactors(c)
 	mode := uint32(0)
-	if direct {
+	switch {
+	case l.form.turned != 0:
+		c.in(l.turn.Table)
+	case direct:
 		mode = uint32(bit(items[0].Acc) | bit(items[0].Residual.Ok())<<1)
 		c.inOr(items[0].Residual)
-	} else {
+	default:
 		c.inOr(op.Tensor{})
 	}
 	for i := range maxProducts {
@@ -226,7 +232,7 @@ func (l *launch) bindFactors(c *call) {
 
 // dims writes the kernel's uniform and returns the number of tiles along M and N.
 func (l *launch) dims(c *call, results []op.MatMul, mode uint32) (tilesM, tilesN uint32) {
-	const head, each = 4, 8 // words; see matmul.comp
+	const head, each, positionsWord = 4, 8, 6 // words; see matmul.comp
 	var w [head + maxProducts*each]uint32
 	m, _, _ := results[0].Sizes()
 	tilesM = uint32(ceil(m, l.tile.BM))
@@ -242,6 +248,9 @@ func (l *launch) dims(c *call, results []op.MatMul, mode uint32) (tilesM, tilesN
 			p[3], p[4] = uint32(ceil(n, cols)), uint32(ceil(n, 4))
 			tilesN += p[3]
 		}
+	}
+	if l.form.turned != 0 {
+		w[head+positionsWord] = uint32(l.turn.X.Dims[1])
 	}
 	w[0], w[1], w[2], w[3] = tilesM, tilesN, uint32(m), mode
 	c.words(w[:]...)
@@ -299,14 +308,14 @@ func (b *Backend) matrixKernel(t matrix.Tile, f productForm) *kernel {
 	converts := bit(b.matrix.converts && f.input == tensor.BF16)
 	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN),
 		bit(f.input == tensor.BF16) | bit(f.turnedA)<<1 | bit(f.turnedB)<<2 | bit(f.gated)<<3 | bit(f.gelu)<<4 | converts<<5,
-		int32(f.pairs), int32(f.group), int32(f.halves)}}
+		int32(f.pairs), int32(f.group), int32(f.halves) | int32(f.turned)<<8 | int32(f.head)<<16}}
 	k := b.kernel(v, nil)
 	if k.module == nil {
 		k.label = matrixProductName + t.String() + f.String()
 		fragment := b.matrix.fragments[f.input]
 		code, _ := matrix.Module("matmul", matrixInput(f.input)) // embedded; a test reads them all
 		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: fragment.Threads, Slots: f.slots(),
-			Constants: append(append(t.Constants(fragment), f.constants()...), uint32(converts))}
+			Constants: append(t.Constants(fragment), f.constants(uint32(converts))...)}
 	}
 	return k
 }
@@ -318,7 +327,7 @@ func (f productForm) String() string {
 		on   bool
 		text string
 	}{{f.turnedA, "_tn"}, {f.turnedB, "_nt"}, {f.pairs > 1, fmt.Sprintf("_sum%d", f.pairs)}, {f.group > 1 && !f.gated, fmt.Sprintf("_group%d", f.group)},
-		{f.gated && !f.gelu, "_swiglu"}, {f.gelu, "_geglu"}, {f.halves != 0, "_to16"}} {
+		{f.gated && !f.gelu, "_swiglu"}, {f.gelu, "_geglu"}, {f.turned != 0, "_rope"}, {f.halves != 0, "_to16"}} {
 		if mark.on {
 			s += mark.text
 		}
@@ -326,13 +335,15 @@ func (f productForm) String() string {
 	return s
 }
 
-// constants are the specialization constants that follow those of the tile.
-func (f productForm) constants() []uint32 {
+// constants are the specialization constants that follow those of the tile. converts is
+// matrixUnits.converts.
+func (f productForm) constants(converts uint32) []uint32 {
 	group := f.group
 	if f.gated {
 		group = 1 // the kernel's word for products whose tiles lie side by side
 	}
-	return []uint32{uint32(bit(f.turnedA)), uint32(bit(f.turnedB)), uint32(f.pairs), uint32(group), f.halves, uint32(bit(f.gated)), uint32(bit(f.gelu))}
+	return []uint32{uint32(bit(f.turnedA)), uint32(bit(f.turnedB)), uint32(f.pairs), uint32(group), f.halves, uint32(bit(f.gated)), uint32(bit(f.gelu)),
+		converts, uint32(max(8, f.head)), f.turned}
 }
 
 // slots are the kernel's bindings. Of the results those are written that it has.

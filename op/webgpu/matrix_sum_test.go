@@ -52,13 +52,14 @@ func TestSumsMakeOperandsFirst(t *testing.T) {
 }
 
 // tensorOn allocates a tensor that is freed with the backend.
-func tensorOn(t *testing.T, b op.Backend, typ tensor.DType, rows, cols int) op.Tensor {
+func tensorOn(t *testing.T, b op.Backend, typ tensor.DType, dims ...int) op.Tensor {
 	t.Helper()
-	buf, err := b.Alloc("test", typ, rows*cols)
-	if err != nil {
+	x := op.Of(nil, 0, dims...)
+	var err error
+	if x.Buf, err = b.Alloc("test", typ, x.Len()); err != nil {
 		t.Fatal(err)
 	}
-	return op.Of(buf, 0, rows, cols)
+	return x
 }
 
 // TestSumsTakeWhatScratchHolds counts the products of a sum whose operands are made

@@ -47,6 +47,7 @@ layout(constant_id = 9) const bool HAS_DOC = false;
 layout(constant_id = 10) const bool EARLY = true; // fetch a tile while the one before is in use
 layout(constant_id = 11) const bool LOCKSTEP = false; // a subgroup's threads always go together
 layout(constant_id = 12) const bool HALF_RESULT = false;
+layout(constant_id = 13) const bool TURNED = false; // T is a multiple of XM, D/2 one of XN
 layout(local_size_x_id = 0) in;
 
 const uint SUBGROUPS = THREADS / LANES;
@@ -226,4 +227,24 @@ const uint EIGHTS = (XM * XN / 8 + LANES - 1) / LANES; // of a thread
       uint e = i * LANES + lane, y = e / (XN / 8), x = e % (XN / 8); \
       if (y < XM && row + y < t) target[(to + y * stride) / 8 + x] = eight(spareQuad(y, 2 * x), spareQuad(y, 2 * x + 1)); \
     } \
+  }
+
+// STORE writes a SUM as results are.
+#define STORE(fragment, target, halves, to, stride, row) \
+  if (HALF_RESULT) STORE_HALVES(fragment, halves, to, stride, row) \
+  else { \
+    STORE_ROWS(fragment, target, to, stride, row) \
+  }
+
+// TURN_BACK turns pairs of columns of two SUMs, from row `row` of T and column `column`
+// of a head's left half on, by minus RoPE's angles (04_rope.wgsl). No copy of a SUM is
+// made: llvmpipe of Mesa 26 takes it for the SUM itself when that changes.
+#define TURN_BACK(left, right, row, column) \
+  if (row < t) { \
+    SUM c, s; \
+    coopMatLoad(c, angles, (row) * D + column, D, BY_ROWS); \
+    coopMatLoad(s, angles, (row) * D + column + D / 2, D, BY_ROWS); \
+    SUM back = left * c + right * s; \
+    right = right * c - left * s; \
+    left = back; \
   }

@@ -59,11 +59,19 @@ func (t AttentionTile) Fits(f Fragment, d, threads, memory int) bool {
 		(!t.Convert || f.N == f.K) && t.Threads(f) <= threads && t.Memory(f, d) <= memory
 }
 
-// Constants are the specialization constants of attention.glsl, by number. lockstep
-// says that a subgroup's threads always go together, half that out or dv has 16 bits.
-func (t AttentionTile) Constants(f Fragment, d int, doc, lockstep, half bool) []uint32 {
-	return []uint32{uint32(t.Threads(f)), uint32(f.Threads), uint32(f.M), uint32(f.N), uint32(f.K), uint32(d),
-		uint32(t.Own), uint32(t.Other), uint32(t.Strip), number(doc), number(t.Early), number(lockstep), number(half)}
+// AttentionForm is what the attention kernels are compiled for, apart from the tile.
+type AttentionForm struct {
+	D        int
+	Doc      bool
+	Lockstep bool // a subgroup's threads always go together
+	Half     bool // out, or dv and what is turned, has 16 bits
+	Turned   bool // dq and dk are turned back by RoPE's angles
+}
+
+// Constants are the specialization constants of attention.glsl, by number.
+func (t AttentionTile) Constants(f Fragment, a AttentionForm) []uint32 {
+	return []uint32{uint32(t.Threads(f)), uint32(f.Threads), uint32(f.M), uint32(f.N), uint32(f.K), uint32(a.D),
+		uint32(t.Own), uint32(t.Other), uint32(t.Strip), number(a.Doc), number(t.Early), number(a.Lockstep), number(a.Half), number(a.Turned)}
 }
 
 func number(b bool) uint32 {

@@ -10,7 +10,7 @@
 // key. 1-D dispatch over B·KVH·ceil(T/TILE).
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#define SLOT_DIMS 8
+#define SLOT_DIMS 9
 #define STAGE_WIDTH STRIP
 #define STAGE_ROWS (2 * ROWS)
 #define SPARE_AFTER
@@ -22,9 +22,11 @@ layout(set = 0, binding = 2) readonly buffer V_ { uvec4 v[]; };
 layout(set = 0, binding = 3) readonly buffer DOut_ { uvec4 dout[]; };
 layout(set = 0, binding = 4) readonly buffer Stats_ { vec2 stats[]; };
 layout(set = 0, binding = 5) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
-layout(set = 0, binding = 6) buffer DK_ { float dk[]; };
-layout(set = 0, binding = 7) buffer DV_ { float dv[]; };
-layout(set = 0, binding = 7) buffer Halves_ { uvec4 halves[]; }; // dv with HALF_RESULT
+layout(set = 0, binding = 6) readonly buffer Angles_ { float angles[]; }; // not read unless TURNED
+layout(set = 0, binding = 7) buffer DK_ { float dk[]; };
+layout(set = 0, binding = 7) buffer HalvesK_ { uvec4 halvesK[]; }; // dk with TURNED and HALF_RESULT
+layout(set = 0, binding = 8) buffer DV_ { float dv[]; };
+layout(set = 0, binding = 8) buffer Halves_ { uvec4 halves[]; }; // dv with HALF_RESULT
 
 shared float seen[OTHER]; // the first key that a query sees
 shared float minusLSE[OTHER];
@@ -192,14 +194,21 @@ void main() {
     barrier();
   }
   barrier(); // the tiles become spare memory
-  [[unroll]] for (uint r = 0; r < OWN; r++)
+  [[unroll]] for (uint r = 0; r < OWN; r++) {
+    uint to = 8 * (kvBase + (mine + r * XM) * kvStride);
     [[unroll]] for (uint n = 0; n < ND; n++) {
-      uint to = 8 * (kvBase + (mine + r * XM) * kvStride) + n * XN;
+      STORE(gv[r * ND + n], dv, halves, to + n * XN, 8 * kvStride, mine + r * XM)
       gk[r * ND + n] = gk[r * ND + n] * scale;
-      STORE_ROWS(gk[r * ND + n], dk, to, 8 * kvStride, mine + r * XM)
-      if (HALF_RESULT) STORE_HALVES(gv[r * ND + n], halves, to, 8 * kvStride, mine + r * XM)
-      else {
-        STORE_ROWS(gv[r * ND + n], dv, to, 8 * kvStride, mine + r * XM)
+    }
+    [[unroll]] for (uint n = 0; n < ND; n++) {
+      if (!TURNED) {
+        STORE_ROWS(gk[r * ND + n], dk, to + n * XN, 8 * kvStride, mine + r * XM)
+      } else if (n < ND / 2) {
+        uint other = (n + ND / 2) % ND;
+        TURN_BACK(gk[r * ND + n], gk[r * ND + other], mine + r * XM, n * XN)
+        STORE(gk[r * ND + n], dk, halvesK, to + n * XN, 8 * kvStride, mine + r * XM)
+        STORE(gk[r * ND + other], dk, halvesK, to + n * XN + D / 2, 8 * kvStride, mine + r * XM)
       }
     }
+  }
 }

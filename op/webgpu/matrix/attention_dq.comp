@@ -3,12 +3,13 @@
 // attention.glsl for how, 10_backward_attention.wgsl for the plain twin. q, dout
 // (B, T, H, D), k, v (B, T, KVH, D), lse (B, H, T), doc_start (B, T). What out
 // (B, T, H, D) is for: delta = Σ_d dout·out of a row, which is written to stats
-// (B, H, T), behind lse·log2(e), for attention_dkdv.
+// (B, H, T), behind lse·log2(e), for attention_dkdv. With TURNED, dq is turned back by
+// the angles (T, D) of RoPE.
 //
 // Own rows: queries and their dout; other rows: keys, in order. 1-D dispatch over B·H·ceil(T/TILE), the long rows first.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#define SLOT_DIMS 9
+#define SLOT_DIMS 10
 #define STAGE_WIDTH STRIP
 #define STAGE_ROWS ROWS
 #define SPARE_AFTER
@@ -21,8 +22,10 @@ layout(set = 0, binding = 3) readonly buffer DOut_ { uvec4 dout[]; };
 layout(set = 0, binding = 4) readonly buffer Out_ { uvec4 out_[]; };
 layout(set = 0, binding = 5) readonly buffer LSE_ { float lse[]; };
 layout(set = 0, binding = 6) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
-layout(set = 0, binding = 7) buffer DQ_ { float dq[]; };
-layout(set = 0, binding = 8) writeonly buffer Stats_ { vec2 stats[]; };
+layout(set = 0, binding = 7) readonly buffer Angles_ { float angles[]; }; // not read unless TURNED
+layout(set = 0, binding = 8) buffer DQ_ { float dq[]; };
+layout(set = 0, binding = 8) buffer Halves_ { uvec4 halves[]; }; // dq with HALF_RESULT
+layout(set = 0, binding = 9) writeonly buffer Stats_ { vec2 stats[]; };
 
 shared float seen[TILE];    // the first key that a query sees
 shared float minusLSE[TILE];
@@ -201,9 +204,15 @@ void main() {
   // Written out, because NVIDIA's driver does not unroll this loop and then keeps g in
   // memory from the start.
 #define FINISH(n) \
-  if (n < ND) { \
+  if (!TURNED && n < ND) { \
     SUM whole = g[r * ND + n % ND] * scale; \
-    STORE_ROWS(whole, dq, to + n * XN, 8 * qStride, mine + r * XM) \
+    STORE(whole, dq, halves, to + n * XN, 8 * qStride, mine + r * XM) \
+  } \
+  if (TURNED && n < ND / 2) { \
+    SUM left = g[r * ND + n % ND] * scale, right = g[r * ND + (n + ND / 2) % ND] * scale; \
+    TURN_BACK(left, right, mine + r * XM, n * XN) \
+    STORE(left, dq, halves, to + n * XN, 8 * qStride, mine + r * XM) \
+    STORE(right, dq, halves, to + n * XN + D / 2, 8 * qStride, mine + r * XM) \
   }
   [[unroll]] for (uint r = 0; r < OWN; r++) {
     uint to = 8 * (qBase + (mine + r * XM) * qStride);

@@ -180,10 +180,7 @@ void finish(uint row, uint to, uint stride) {
     [[unroll]] for (uint n = 0; n < ND; n++) {
       o[r * ND + n] = o[r * ND + n] * f;
       uint at = to + r * XM * stride + n * XN;
-      if (HALF_RESULT) STORE_HALVES(o[r * ND + n], halves, at, stride, mine + r * XM)
-      else {
-        STORE_ROWS(o[r * ND + n], out_, at, stride, mine + r * XM)
-      }
+      STORE(o[r * ND + n], out_, halves, at, stride, mine + r * XM)
     }
   }
 }

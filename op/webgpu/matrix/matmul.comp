@@ -1,7 +1,8 @@
 // Matrix products on the GPU's matrix units: C = A·B, + C or + R. One dispatch may do
 // several that share A, each with a B and a C of its own, side by side (GROUP > 1);
 // or add several, each with an A, a B and a K of its own (PAIRS > 1): C = Σ A·B; or do
-// two of one A and an activation (GATED): C0 = A·B0, C1 = A·B1, C2 = act(C0)·C1.
+// two of one A and an activation (GATED): C0 = A·B0, C1 = A·B1, C2 = act(C0)·C1. Products
+// of TURNED have C turned by RoPE's angles (04_rope.wgsl), in heads of HEAD columns.
 //
 // A is stored (M, K), or (K, M) with TURNED_A; B is stored (K, N), or (N, K) with
 // TURNED_B. Both are 16-bit floats (bfloat16 when compiled with -DBF16) whose rows
@@ -43,6 +44,8 @@ layout(constant_id = 12) const uint GROUP = 1;
 layout(constant_id = 13) const uint HALVES = 0; // bit i: C of product i has 16 bits; mode is 0
 layout(constant_id = 14) const bool GATED = false; // PAIRS and GROUP are 1, mode is 0
 layout(constant_id = 15) const bool GELU = false;  // instead of SiLU
+layout(constant_id = 17) const uint HEAD = 8;   // a multiple of 8; WN is one of HEAD
+layout(constant_id = 18) const uint TURNED = 0; // bit i: C of product i is turned; mode is 0, r the angles
 layout(constant_id = 16) const bool CONVERTS = false; // the device's conversion to bfloat16 rounds to nearest
 layout(constant_id = 0) const uint THREADS = 128; // those of a subgroup for each part
 layout(local_size_x_id = 0) in;
@@ -74,7 +77,9 @@ struct Product {
   uint slices;           // of BK, of one part along K
   uint tilesN;
   uint quads;            // vec4s of a row of C and R
-  uint zero, pad0, pad1;
+  uint zero;
+  uint positions;        // row i of C has position i modulo positions
+  uint pad;
 };
 layout(set = 0, binding = 10) uniform Dims {
   uint tilesM, tilesN; // of all products of a group
@@ -234,13 +239,23 @@ void write(uint product, uint at, vec4 v) {
 }
 
 // put writes a row of fragments, which begins at (row, quad) of a product's C. What is
-// added is read before anything is written, all of it at once: C could be the same
-// memory.
+// added, or the cosines and sines, is read before anything is written, all of it at
+// once: C could be the same memory.
+const uint HEAD_QUADS = HEAD / 4, HALF_HEAD = HEAD / 8; // vec4s; parts begin with a head
 const uint PUTS = XM * QUADS / LANES; // vec4s of a thread
 void put(uint i, uint product, uint row, uint quad) {
   uint quads = products[product].quads;
   vec4 old[PUTS];
-  if (mode == 1)
+  vec4 sine[PUTS];
+  bool turns = (TURNED >> product & 1u) != 0;
+  if (TURNED != 0 && turns)
+    [[unroll]] for (uint e = 0; e < PUTS; e++) {
+      uint at = e * LANES + gl_SubgroupInvocationID;
+      uint angle = (row + at / QUADS) % products[0].positions * HEAD_QUADS + at % HEAD_QUADS % HALF_HEAD;
+      old[e] = r[angle]; // cos
+      sine[e] = r[angle + HALF_HEAD];
+    }
+  else if (mode == 1)
     [[unroll]] for (uint e = 0; e < PUTS; e++) {
       uint at = e * LANES + gl_SubgroupInvocationID;
       old[e] = sumAt(product, (row + at / QUADS) * quads + quad + at % QUADS);
@@ -258,7 +273,13 @@ void put(uint i, uint product, uint row, uint quad) {
   subgroupBarrier();
   [[unroll]] for (uint e = 0; e < PUTS; e++) {
     uint at = e * LANES + gl_SubgroupInvocationID, y = row + at / QUADS, x = quad + at % QUADS;
-    vec4 v = uintBitsToFloat(near[stage + at / QUADS * STEP_C + at % QUADS]) + old[e];
+    uint from = stage + at / QUADS * STEP_C + at % QUADS;
+    vec4 v = uintBitsToFloat(near[from]);
+    if (TURNED != 0 && turns) {
+      bool left = at % HEAD_QUADS < HALF_HEAD;
+      vec4 other = uintBitsToFloat(near[left ? from + HALF_HEAD : from - HALF_HEAD]);
+      v = v * old[e] + (left ? -other : other) * sine[e];
+    } else v += old[e];
     if (y < m && x < quads) write(product, (gl_WorkGroupID.z * m + y) * quads + x, v);
   }
   subgroupBarrier();
