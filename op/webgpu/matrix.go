@@ -16,7 +16,6 @@ import (
 type matrixUnits struct {
 	fragments       map[tensor.DType]matrix.Fragment // what the device multiplies
 	rounding        tensor.DType                     // F32: off
-	converts        bool                             // the device's conversion to bfloat16 rounds to nearest
 	converted       conversions
 	tiles           map[matrixShape]matrix.Tile           // chosen
 	disk            map[string]string                     // shape to tile, kept on disk
@@ -40,7 +39,6 @@ func (b *Backend) findMatrixUnits() {
 			}
 		}
 	}
-	b.findConversion()
 }
 
 // fragment picks the largest shape whose dimensions divide a tile's parts.

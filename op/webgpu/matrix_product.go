@@ -305,9 +305,8 @@ const matrixProductName = "matrix_product_"
 
 // matrixKernel finds the kernel of a tile and a form.
 func (b *Backend) matrixKernel(t matrix.Tile, f productForm) *kernel {
-	converts := bit(b.matrix.converts && f.input == tensor.BF16)
 	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN),
-		bit(f.input == tensor.BF16) | bit(f.turnedA)<<1 | bit(f.turnedB)<<2 | bit(f.gated)<<3 | bit(f.gelu)<<4 | converts<<5,
+		bit(f.input == tensor.BF16) | bit(f.turnedA)<<1 | bit(f.turnedB)<<2 | bit(f.gated)<<3 | bit(f.gelu)<<4,
 		int32(f.pairs), int32(f.group), int32(f.halves) | int32(f.turned)<<8 | int32(f.head)<<16}}
 	k := b.kernel(v, nil)
 	if k.module == nil {
@@ -315,7 +314,7 @@ func (b *Backend) matrixKernel(t matrix.Tile, f productForm) *kernel {
 		fragment := b.matrix.fragments[f.input]
 		code, _ := matrix.Module("matmul", matrixInput(f.input)) // embedded; a test reads them all
 		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: fragment.Threads, Slots: f.slots(),
-			Constants: append(t.Constants(fragment), f.constants(uint32(converts))...)}
+			Constants: append(t.Constants(fragment), f.constants()...)}
 	}
 	return k
 }
@@ -335,15 +334,14 @@ func (f productForm) String() string {
 	return s
 }
 
-// constants are the specialization constants that follow those of the tile. converts is
-// matrixUnits.converts.
-func (f productForm) constants(converts uint32) []uint32 {
+// constants are the specialization constants that follow those of the tile.
+func (f productForm) constants() []uint32 {
 	group := f.group
 	if f.gated {
 		group = 1 // the kernel's word for products whose tiles lie side by side
 	}
 	return []uint32{uint32(bit(f.turnedA)), uint32(bit(f.turnedB)), uint32(f.pairs), uint32(group), f.halves, uint32(bit(f.gated)), uint32(bit(f.gelu)),
-		converts, uint32(max(8, f.head)), f.turned}
+		uint32(max(8, f.head)), f.turned}
 }
 
 // slots are the kernel's bindings. Of the results those are written that it has.

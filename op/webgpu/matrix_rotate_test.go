@@ -11,22 +11,22 @@ import (
 	"tezgah/tensor"
 )
 
-// rotateRig makes tensors of random numbers for calls that turn what they compute.
-type rotateRig struct {
+// unitRig makes tensors of random numbers for calls on the matrix units.
+type unitRig struct {
 	t   *testing.T
 	b   *Backend
 	r   *op.Runner
 	rng *rand.Rand
 }
 
-func newRotateRig(t *testing.T) *rotateRig {
+func newUnitRig(t *testing.T) *unitRig {
 	b := matrixBackend(t)
 	t.Cleanup(func() { b.Close() })
-	return &rotateRig{t, b, op.NewRunner(b), rand.New(rand.NewPCG(7, 8))}
+	return &unitRig{t, b, op.NewRunner(b), rand.New(rand.NewPCG(7, 8))}
 }
 
 // random is a tensor of type F32 or of 16 bits.
-func (g *rotateRig) random(typ tensor.DType, dims ...int) op.Tensor {
+func (g *unitRig) random(typ tensor.DType, dims ...int) op.Tensor {
 	x := tensorOn(g.t, g.b, typ, dims...)
 	v := make([]float32, x.Len())
 	for i := range v {
@@ -41,7 +41,7 @@ func (g *rotateRig) random(typ tensor.DType, dims ...int) op.Tensor {
 }
 
 // values are a tensor's numbers.
-func (g *rotateRig) values(x op.Tensor) []float32 {
+func (g *unitRig) values(x op.Tensor) []float32 {
 	p := probeTensors{b: g.b, p: attentionProbe{input: x.Type()}}
 	v, err := p.read(x)
 	if err != nil {
@@ -52,7 +52,7 @@ func (g *rotateRig) values(x op.Tensor) []float32 {
 
 // same compares results that may differ by a rounding to their type and what one
 // fused multiplication changes.
-func (g *rotateRig) same(name string, got, want op.Tensor) {
+func (g *unitRig) same(name string, got, want op.Tensor) {
 	g.t.Helper()
 	unit := 0x1p-20
 	switch got.Type() {
@@ -70,7 +70,7 @@ func (g *rotateRig) same(name string, got, want op.Tensor) {
 }
 
 // angles is a table of n positions for heads of d.
-func (g *rotateRig) angles(n, d int) op.Tensor {
+func (g *unitRig) angles(n, d int) op.Tensor {
 	x := tensorOn(g.t, g.b, tensor.F32, n, d)
 	v := make([]float32, n*d)
 	for p := range n {
@@ -87,7 +87,7 @@ func (g *rotateRig) angles(n, d int) op.Tensor {
 // each: several heads of several sizes, fewer heads of k, results in 16 bits and in
 // place, and a sequence that ends within a tile.
 func TestProductsTurn(t *testing.T) {
-	g := newRotateRig(t)
+	g := newUnitRig(t)
 	for _, input := range g.b.Rounding() {
 		if err := g.b.RoundProducts(input); err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestProductsTurn(t *testing.T) {
 	}
 }
 
-func (g *rotateRig) group(input tensor.DType, b, t, h, kvh, d, c int, narrow bool) {
+func (g *unitRig) group(input tensor.DType, b, t, h, kvh, d, c int, narrow bool) {
 	a, table := g.random(input, b*t, c), g.angles(t+3, d)
 	to := tensor.F32
 	if narrow {
@@ -164,7 +164,7 @@ func timedKernels(t *testing.T, b *Backend, run func()) (names []string) {
 // TestGradientsTurn compares dq and dk that attention turns back with a rotation after
 // it.
 func TestGradientsTurn(t *testing.T) {
-	g := newRotateRig(t)
+	g := newUnitRig(t)
 	for _, input := range g.b.Rounding() {
 		if err := g.b.RoundProducts(input); err != nil {
 			t.Fatal(err)
@@ -179,7 +179,7 @@ func TestGradientsTurn(t *testing.T) {
 	}
 }
 
-func (g *rotateRig) attention(input tensor.DType, b, t, h, kvh, d int, doc, narrow bool) {
+func (g *unitRig) attention(input tensor.DType, b, t, h, kvh, d int, doc, narrow bool) {
 	to := tensor.F32
 	if narrow {
 		to = input
@@ -230,7 +230,7 @@ func (g *rotateRig) attention(input tensor.DType, b, t, h, kvh, d int, doc, narr
 
 // TestTurnsThatDoNotFit run apart.
 func TestTurnsThatDoNotFit(t *testing.T) {
-	g := newRotateRig(t)
+	g := newUnitRig(t)
 	input := g.b.Rounding()[0]
 	if err := g.b.RoundProducts(input); err != nil {
 		t.Fatal(err)
@@ -259,4 +259,3 @@ func TestTurnsThatDoNotFit(t *testing.T) {
 		t.Error(err)
 	}
 }
-

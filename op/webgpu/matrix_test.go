@@ -345,3 +345,49 @@ func TestGrain(t *testing.T) {
 		}
 	}
 }
+
+// TestProductsRoundToNearest stores sums that are hard to round in 16 bits: ties, their
+// neighbours, the largest number, and what is none. Some drivers' own
+// conversions cut bits off.
+func TestProductsRoundToNearest(t *testing.T) {
+	g := newUnitRig(t)
+	const n, k = 32, 32
+	for _, input := range g.b.Rounding() {
+		if err := g.b.RoundProducts(input); err != nil {
+			t.Fatal(err)
+		}
+		narrow, wide := tensor.ToF16, tensor.FromF16
+		half, most := float32(0x1p-11), float32(65504)
+		if input == tensor.BF16 {
+			narrow, wide = tensor.ToBF16, tensor.FromBF16
+			half, most = 0x1p-8, tensor.FromBF16(0x7f7f)
+		}
+		inf, parts := float32(math.Inf(1)), [][2]float32{}
+		for _, p := range [][2]float32{{1, half}, {1 + 2*half, half}, {1, half + half/128}, {1, half - half/128}, {1 + 2*half, half - half/128},
+			{2 - 2*half, half}, {2 - 2*half, half / 2}, {1, 0}, {most, most * half / 2}, {inf, 1}} {
+			parts = append(parts, p, [2]float32{-p[0], -p[1]})
+		}
+		parts = append(parts, [2]float32{float32(math.NaN()), 1}, [2]float32{inf, -inf}, [2]float32{})
+		left, right := make([]float32, len(parts)*k), make([]float32, k*n)
+		for i, p := range parts {
+			left[i*k], left[i*k+1] = p[0], p[1]
+		}
+		for i := range 2 * n {
+			right[i] = 1
+		}
+		a := op.MatMul{A: tensorOn(t, g.b, input, len(parts), k), B: tensorOn(t, g.b, input, k, n), C: tensorOn(t, g.b, input, len(parts), n)}
+		op.WriteSlice(g.r, a.A, rounded(left, input))
+		op.WriteSlice(g.r, a.B, rounded(right, input))
+		g.r.MatMul(a)
+		if err := g.r.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range g.values(a.C) {
+			p := parts[i/n]
+			want := wide(narrow(wide(narrow(p[0])) + wide(narrow(p[1]))))
+			if math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
+				t.Fatalf("%v + %v became %v in %v, want %v", p[0], p[1], got, input, want)
+			}
+		}
+	}
+}

@@ -194,21 +194,25 @@ void main() {
     barrier();
   }
   barrier(); // the tiles become spare memory
+  // Written out, as in attention_dq.
+#define FINISH(n) \
+  if (n < ND) { \
+    SUM whole = gv[r * ND + n % ND]; \
+    STORE(whole, dv, halves, to + n * XN, 8 * kvStride, mine + r * XM) \
+  } \
+  if (!TURNED && n < ND) { \
+    SUM whole = gk[r * ND + n % ND] * scale; \
+    STORE_ROWS(whole, dk, to + n * XN, 8 * kvStride, mine + r * XM) \
+  } \
+  if (TURNED && n < ND / 2) { \
+    SUM left = gk[r * ND + n % ND] * scale, right = gk[r * ND + (n + ND / 2) % ND] * scale; \
+    TURN_BACK(left, right, mine + r * XM, n * XN) \
+    STORE(left, dk, halvesK, to + n * XN, 8 * kvStride, mine + r * XM) \
+    STORE(right, dk, halvesK, to + n * XN + D / 2, 8 * kvStride, mine + r * XM) \
+  }
   [[unroll]] for (uint r = 0; r < OWN; r++) {
     uint to = 8 * (kvBase + (mine + r * XM) * kvStride);
-    [[unroll]] for (uint n = 0; n < ND; n++) {
-      STORE(gv[r * ND + n], dv, halves, to + n * XN, 8 * kvStride, mine + r * XM)
-      gk[r * ND + n] = gk[r * ND + n] * scale;
-    }
-    [[unroll]] for (uint n = 0; n < ND; n++) {
-      if (!TURNED) {
-        STORE_ROWS(gk[r * ND + n], dk, to + n * XN, 8 * kvStride, mine + r * XM)
-      } else if (n < ND / 2) {
-        uint other = (n + ND / 2) % ND;
-        TURN_BACK(gk[r * ND + n], gk[r * ND + other], mine + r * XM, n * XN)
-        STORE(gk[r * ND + n], dk, halvesK, to + n * XN, 8 * kvStride, mine + r * XM)
-        STORE(gk[r * ND + other], dk, halvesK, to + n * XN + D / 2, 8 * kvStride, mine + r * XM)
-      }
-    }
+    FINISH(0) FINISH(1) FINISH(2) FINISH(3) FINISH(4) FINISH(5) FINISH(6) FINISH(7)
+    FINISH(8) FINISH(9) FINISH(10) FINISH(11) FINISH(12) FINISH(13) FINISH(14) FINISH(15)
   }
 }

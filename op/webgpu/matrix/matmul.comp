@@ -19,6 +19,7 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_vote : require
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
 #extension GL_EXT_control_flow_attributes : require
@@ -44,9 +45,8 @@ layout(constant_id = 12) const uint GROUP = 1;
 layout(constant_id = 13) const uint HALVES = 0; // bit i: C of product i has 16 bits; mode is 0
 layout(constant_id = 14) const bool GATED = false; // PAIRS and GROUP are 1, mode is 0
 layout(constant_id = 15) const bool GELU = false;  // instead of SiLU
-layout(constant_id = 17) const uint HEAD = 8;   // a multiple of 8; WN is one of HEAD
-layout(constant_id = 18) const uint TURNED = 0; // bit i: C of product i is turned; mode is 0, r the angles
-layout(constant_id = 16) const bool CONVERTS = false; // the device's conversion to bfloat16 rounds to nearest
+layout(constant_id = 16) const uint HEAD = 8;   // a multiple of 8; WN is one of HEAD
+layout(constant_id = 17) const uint TURNED = 0; // bit i: C of product i is turned; mode is 0, r the angles
 layout(constant_id = 0) const uint THREADS = 128; // those of a subgroup for each part
 layout(local_size_x_id = 0) in;
 
@@ -204,19 +204,18 @@ void multiply(uint subRow, uint subCol) {
   }
 }
 
-// pair rounds two numbers to 16 bits, to nearest, ties to even. How a device converts
-// to bfloat16 is its own choice: the launcher has looked.
+// narrow rounds to 16 bits, to nearest, ties to even; NaN stays NaN. A conversion would
+// do for f16 only: NVIDIA's driver cuts bits off for bfloat16.
 #ifdef BF16
-uint near16(float x) {
-  uint v = floatBitsToUint(x);
-  if ((v & 0x7fffffffu) > 0x7f800000u) return v >> 16 | 0x40u; // NaN stays NaN
-  return (v + 0x7fffu + (v >> 16 & 1u)) >> 16;
+uvec2 narrow(vec4 v) {
+  uvec4 bits = floatBitsToUint(v), size = bits & 0x7fffffffu, near = bits + (bits >> 16 & 1u) + 0x7fffu;
+  if (subgroupAny(max(max(size.x, size.y), max(size.z, size.w)) > 0x7f800000u)) // a branch that is hardly ever taken
+    near = mix(near, bits | 0x400000u, greaterThan(size, uvec4(0x7f800000u))); // rounding could end a NaN
+  return near.xz >> 16 | near.yw & 0xffff0000u;
 }
-uint bits16(float x) { return CONVERTS ? uint(bfloat16BitsToUintEXT(bfloat16_t(x))) : near16(x); }
-uint pair(vec2 x) { return bits16(x.x) | bits16(x.y) << 16; }
 vec2 wide(uint x) { return vec2(uintBitsToFloat(x << 16), uintBitsToFloat(x & 0xffff0000u)); }
 #else
-uint pair(vec2 x) { return packHalf2x16(x); }
+uvec2 narrow(vec4 v) { return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)); }
 vec2 wide(uint x) { return unpackHalf2x16(x); }
 #endif
 
@@ -229,7 +228,7 @@ vec4 sumAt(uint product, uint at) {
 
 #define WRITE(h, c, product) \
   { \
-    if ((HALVES >> product & 1u) != 0) h[at] = uvec2(pair(v.xy), pair(v.zw)); \
+    if ((HALVES >> product & 1u) != 0) h[at] = narrow(v); \
     else c[at] = v; \
   }
 void write(uint product, uint at, vec4 v) {
@@ -239,23 +238,13 @@ void write(uint product, uint at, vec4 v) {
 }
 
 // put writes a row of fragments, which begins at (row, quad) of a product's C. What is
-// added, or the cosines and sines, is read before anything is written, all of it at
-// once: C could be the same memory.
-const uint HEAD_QUADS = HEAD / 4, HALF_HEAD = HEAD / 8; // vec4s; parts begin with a head
+// added is read before anything is written, all of it at once: C could be the same
+// memory.
 const uint PUTS = XM * QUADS / LANES; // vec4s of a thread
 void put(uint i, uint product, uint row, uint quad) {
   uint quads = products[product].quads;
   vec4 old[PUTS];
-  vec4 sine[PUTS];
-  bool turns = (TURNED >> product & 1u) != 0;
-  if (TURNED != 0 && turns)
-    [[unroll]] for (uint e = 0; e < PUTS; e++) {
-      uint at = e * LANES + gl_SubgroupInvocationID;
-      uint angle = (row + at / QUADS) % products[0].positions * HEAD_QUADS + at % HEAD_QUADS % HALF_HEAD;
-      old[e] = r[angle]; // cos
-      sine[e] = r[angle + HALF_HEAD];
-    }
-  else if (mode == 1)
+  if (mode == 1)
     [[unroll]] for (uint e = 0; e < PUTS; e++) {
       uint at = e * LANES + gl_SubgroupInvocationID;
       old[e] = sumAt(product, (row + at / QUADS) * quads + quad + at % QUADS);
@@ -273,14 +262,38 @@ void put(uint i, uint product, uint row, uint quad) {
   subgroupBarrier();
   [[unroll]] for (uint e = 0; e < PUTS; e++) {
     uint at = e * LANES + gl_SubgroupInvocationID, y = row + at / QUADS, x = quad + at % QUADS;
-    uint from = stage + at / QUADS * STEP_C + at % QUADS;
-    vec4 v = uintBitsToFloat(near[from]);
-    if (TURNED != 0 && turns) {
-      bool left = at % HEAD_QUADS < HALF_HEAD;
-      vec4 other = uintBitsToFloat(near[left ? from + HALF_HEAD : from - HALF_HEAD]);
-      v = v * old[e] + (left ? -other : other) * sine[e];
-    } else v += old[e];
+    vec4 v = uintBitsToFloat(near[stage + at / QUADS * STEP_C + at % QUADS]) + old[e];
     if (y < m && x < quads) write(product, (gl_WorkGroupID.z * m + y) * quads + x, v);
+  }
+  subgroupBarrier();
+}
+
+// putTurned is put of a product that is TURNED. A thread turns pairs of vec4s, half a
+// head apart; parts begin with a head.
+const uint HALF_HEAD = HEAD / 8, HALF_QUADS = QUADS / 2; // vec4s, pairs of them in a row
+const uint TURNS = (XM * HALF_QUADS + LANES - 1) / LANES; // of a thread
+void putTurned(uint i, uint product, uint row, uint quad) {
+  uint quads = products[product].quads;
+  vec4 c[TURNS], s[TURNS];
+  [[unroll]] for (uint e = 0; e < TURNS; e++) {
+    uint n = e * LANES + gl_SubgroupInvocationID;
+    uint angle = (row + n / HALF_QUADS) % products[0].positions * (2 * HALF_HEAD) + n % HALF_HEAD;
+    c[e] = r[angle];
+    s[e] = r[angle + HALF_HEAD];
+  }
+  uint stage = gl_SubgroupID * STAGE;
+  [[unroll]] for (uint j = 0; j < FN; j++)
+    coopMatStore(sum[i * FN + j], near, stage + j * XN / 4, STEP_C, gl_CooperativeMatrixLayoutRowMajor);
+  subgroupBarrier();
+  [[unroll]] for (uint e = 0; e < TURNS; e++) {
+    uint n = e * LANES + gl_SubgroupInvocationID, y = n / HALF_QUADS;
+    uint pair = n % HALF_QUADS, left = pair + pair / HALF_HEAD * HALF_HEAD, x = quad + left;
+    if (n < XM * HALF_QUADS && row + y < m && x < quads) {
+      uint at = (row + y) * quads + x;
+      vec4 a = uintBitsToFloat(near[stage + y * STEP_C + left]), b = uintBitsToFloat(near[stage + y * STEP_C + left + HALF_HEAD]);
+      write(product, at, a * c[e] - b * s[e]);
+      write(product, at + HALF_HEAD, b * c[e] + a * s[e]);
+    }
   }
   subgroupBarrier();
 }
@@ -290,7 +303,7 @@ void put(uint i, uint product, uint row, uint quad) {
 #define KEEP_GATED(h, c, product) \
   { \
     if ((HALVES >> product & 1u) != 0) { \
-      uvec2 two = uvec2(pair(v.xy), pair(v.zw)); \
+      uvec2 two = narrow(v); \
       h[at] = two; \
       two ^= products[0].zero; \
       v = vec4(wide(two.x), wide(two.y)); \
@@ -367,8 +380,13 @@ void main() {
     keep();
     barrier();
   }
-  [[unroll]] for (uint i = 0; i < FM; i++) {
-    if (GATED) putGated(i, row + subRow + i * XM, (col + subCol / 2) / 4);
-    else put(i, product, row + subRow + i * XM, (col + subCol) / 4);
+  // Written out: a loop that NVIDIA's driver finds too long to unroll would move all sums
+  // to memory, and products would take four times as long.
+#define PUT(i) \
+  if (i < FM) { \
+    if (GATED) putGated(i % FM, row + subRow + i * XM, (col + subCol / 2) / 4); \
+    else if (TURNED != 0 && (TURNED >> product & 1u) != 0) putTurned(i % FM, product, row + subRow + i * XM, (col + subCol) / 4); \
+    else put(i % FM, product, row + subRow + i * XM, (col + subCol) / 4); \
   }
+  PUT(0) PUT(1) PUT(2) PUT(3) PUT(4) PUT(5) PUT(6) PUT(7)
 }

@@ -68,11 +68,14 @@ func (t Tile) Memory(f Fragment) int {
 	return max(slice(t.BM)+slice(t.BN), t.Threads(f)/f.Threads*f.M*(4*t.WN+32))
 }
 
+// maxFragments is how many fragments along M of a subgroup matmul.comp writes out.
+const maxFragments = 8
+
 // Fits reports whether the tile can be made of such fragments by a device with
 // these limits, in threads and bytes.
 func (t Tile) Fits(f Fragment, threads, memory int) bool {
 	n := t.Threads(f)
-	return t.WM%f.M == 0 && t.WN%f.N == 0 && t.BK%f.K == 0 && n <= threads && t.Memory(f) <= memory &&
+	return t.WM%f.M == 0 && t.WM/f.M <= maxFragments && t.WN%f.N == 0 && t.BK%f.K == 0 && n <= threads && t.Memory(f) <= memory &&
 		t.BM*t.BK%(8*n) == 0 && t.BN*t.BK%(8*n) == 0 && f.M*t.WN%(4*f.Threads) == 0
 }
 
