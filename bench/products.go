@@ -87,8 +87,8 @@ func (b *Bencher) productCalls(t task) int {
 }
 
 // prepare allocates the tensors of a weight's products. In float32 each product
-// writes its result; while products round they are what the model runs, so that
-// some add to what is there: all gradients of weights, say.
+// writes its result; while products round they are what the model runs in the first
+// micro-step of an update, so that some add to what is there.
 func (b *Bencher) prepare(s weightShape, rounds tensor.DType) (list []op.MatMul, free func(), err error) {
 	var buffers []op.Buffer
 	free = func() {
@@ -116,7 +116,7 @@ func (b *Bencher) prepare(s weightShape, rounds tensor.DType) (list []op.MatMul,
 	adds := rounds != tensor.F32
 	forward := op.MatMul{A: x, B: w, C: y, TransB: s.turned}
 	input := op.MatMul{A: dy, B: w, C: dx, TransB: !s.turned, Acc: s.dxAdds && adds}
-	weight := op.MatMul{A: x, B: dy, C: dw, TransA: true, Acc: adds}
+	weight := op.MatMul{A: x, B: dy, C: dw, TransA: true}
 	if s.turned {
 		weight.A, weight.B = dy, x
 	}

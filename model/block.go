@@ -18,8 +18,8 @@ type block struct {
 
 	qkv      []op.MatMul // q, k, v = y1·{wq, wk, wv}
 	gateUp   []op.MatMul // gate, up = y2·{w_gate, w_up}
-	dqkv     []op.MatMul // {dwq, dwk, dwv} += y1ᵀ·{dq, dk, dv}
-	dgateDup []op.MatMul // {dw_gate, dw_up} += y2ᵀ·{dgate, dup}
+	dqkv     []op.MatMul // {dwq, dwk, dwv} = y1ᵀ·{dq, dk, dv}; see Graph.weightGrads
+	dgateDup []op.MatMul // {dw_gate, dw_up} = y2ᵀ·{dgate, dup}
 
 	dy1 op.MatMulSum // dq·wqᵀ + dk·wkᵀ + dv·wvᵀ; C is absent without attnDX
 	dy2 op.MatMulSum // dgate·w_gateᵀ + dup·w_upᵀ; C is absent without ffnDX
@@ -100,7 +100,7 @@ func (g *Graph) attentionBackward(b *block) {
 	r, s := g.r, &g.back
 	attn, dattn := rowsOf(b.attn), rowsOf(s.dattn)
 	// xMid = x + attn·wo; the gradient of x begins as dx itself.
-	g.weightGrad(attn, s.dxRead, b.dw.wo)                           // dwo += attnᵀ·dx
+	g.weightGrad(attn, s.dxRead, b.dw.wo, g.adds)                   // dwo = attnᵀ·dx
 	g.linearBackward(b.w.wo, b.low.o, attn, s.dxRead, dattn, false) // dattn = dx·woᵀ
 	// attn = attention(q, k, v); dq, dk and dv are written. q and k were rotated: their
 	// gradients are rotated back.
@@ -108,7 +108,7 @@ func (g *Graph) attentionBackward(b *block) {
 		DOut: s.dattn, Delta: s.delta, DQ: s.dq, DK: s.dk, DV: s.dv, Scale: g.scale},
 		op.RoPE{X: s.dq, Out: s.dqBack, X2: s.dk, Out2: s.dkBack, Table: g.rope, Inverse: true})
 	// q, k, v = y1·{wq, wk, wv}
-	g.weightGrads(b.dqkv)                                     // dwq, dwk, dwv +=
+	g.weightGrads(b.dqkv)                                     // dwq, dwk, dwv
 	g.linearsBackward(b.dy1, b.y1, b.low.q, b.low.k, b.low.v) // dy = dq·wqᵀ + dk·wkᵀ + dv·wvᵀ
 	if b.attnDX {
 		r.RMSNormBackward(op.RMSNormBackward{X: b.x, W: b.attnGain, DY: s.dy, RMSInv: b.rms1, // y1 = norm(x)
@@ -116,16 +116,20 @@ func (g *Graph) attentionBackward(b *block) {
 	}
 }
 
-// weightGrad adds a weight's gradient, dw += xᵀ·dy, unless it is frozen.
-func (g *Graph) weightGrad(x, dy, dw op.Tensor) {
+// weightGrad writes a weight's gradient, dw = xᵀ·dy, or adds it with add, unless it is
+// frozen.
+func (g *Graph) weightGrad(x, dy, dw op.Tensor, add bool) {
 	if dw.Ok() {
-		g.r.MatMul(op.MatMul{A: x, TransA: true, B: dy, C: dw, Acc: true})
+		g.r.MatMul(op.MatMul{A: x, TransA: true, B: dy, C: dw, Acc: add})
 	}
 }
 
-// weightGrads is weightGrad for several weights of one input; the group is
-// empty where they are frozen.
+// weightGrads is weightGrad for several weights of one input, added where this
+// micro-step adds; the group is empty where they are frozen.
 func (g *Graph) weightGrads(group []op.MatMul) {
+	for i := range group {
+		group[i].Acc = g.adds
+	}
 	if len(group) > 0 {
 		g.r.MatMulGroup(group)
 	}
@@ -152,13 +156,13 @@ func (g *Graph) ffnInner(b *block) {
 func (g *Graph) ffnBackward(b *block) {
 	r, s := g.r, &g.back
 	// out = xMid + glu·w_down; the gradient of xMid begins as dx itself.
-	g.weightGrad(b.glu, s.dxRead, b.dw.wDown)                             // dw_down += gluᵀ·dx
+	g.weightGrad(b.glu, s.dxRead, b.dw.wDown, g.adds)                     // dw_down = gluᵀ·dx
 	dglu, dup := s.gluGrads(b)                                            // glu itself, perhaps
 	g.linearBackward(b.w.wDown, b.low.down, b.glu, s.dxRead, dglu, false) // dglu = dx·w_downᵀ
 	// glu = act(gate)·up; dgate and dup are written, dup perhaps over dglu.
 	r.GLUBackward(op.GLUBackward{Gate: b.gate, Up: b.up, DOut: dglu, DGate: s.dgate, DUp: dup, Act: g.act})
 	// gate, up = y2·{w_gate, w_up}
-	g.weightGrads(b.dgateDup)                            // dw_gate, dw_up +=
+	g.weightGrads(b.dgateDup)                            // dw_gate, dw_up
 	g.linearsBackward(b.dy2, b.y2, b.low.gate, b.low.up) // dy = dgate·w_gateᵀ + dup·w_upᵀ
 	if b.ffnDX {
 		r.RMSNormBackward(op.RMSNormBackward{X: b.xMid, W: b.ffnGain, DY: s.dy, RMSInv: b.rms2, // y2 = norm(xMid)

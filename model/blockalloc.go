@@ -52,14 +52,14 @@ func (g *Graph) linkGroups() {
 	for l := range g.blocks {
 		b := &g.blocks[l]
 		b.dqkv = []op.MatMul{
-			{A: b.y1, TransA: true, B: rowsOf(s.dqBack), C: b.dw.wq, Acc: true},
-			{A: b.y1, TransA: true, B: rowsOf(s.dkBack), C: b.dw.wk, Acc: true},
-			{A: b.y1, TransA: true, B: rowsOf(s.dv), C: b.dw.wv, Acc: true},
+			{A: b.y1, TransA: true, B: rowsOf(s.dqBack), C: b.dw.wq},
+			{A: b.y1, TransA: true, B: rowsOf(s.dkBack), C: b.dw.wk},
+			{A: b.y1, TransA: true, B: rowsOf(s.dv), C: b.dw.wv},
 		}
 		_, dup := s.gluGrads(b)
 		b.dgateDup = []op.MatMul{
-			{A: b.y2, TransA: true, B: s.dgate, C: b.dw.wGate, Acc: true},
-			{A: b.y2, TransA: true, B: dup, C: b.dw.wUp, Acc: true},
+			{A: b.y2, TransA: true, B: s.dgate, C: b.dw.wGate},
+			{A: b.y2, TransA: true, B: dup, C: b.dw.wUp},
 		}
 	}
 }

@@ -59,6 +59,7 @@ type Graph struct {
 	blocks []block
 	head   head
 	back   scratch // absent when the parameters have no gradients
+	adds   bool    // this micro-step adds to the gradients of earlier ones; see gradsum.go
 }
 
 // scratch is what the backward pass writes and no forward pass reads; all
@@ -180,10 +181,12 @@ func (g *Graph) Options() TrainOptions { return g.opt }
 func (g *Graph) Close() { g.mem.free() }
 
 // MicroStep runs one batch forward and backward. It adds gradScale times the
-// loss's gradient to the gradients and the sum of the rows' losses (with
-// smoothing and z-loss) to the loss sum. gradScale is 1/(targets counted in the
-// whole optimizer step, over all its micro-steps), which makes accumulation
-// equal to one large batch.
+// loss's gradient to the gradients, or begins a new sum of them when it is the
+// first since NewParams, Init, an optimizer's step or Params.DropGrads; and the sum
+// of the rows' losses (with smoothing and z-loss) to the loss sum. gradScale is
+// 1/(targets counted in the whole optimizer step, over all its micro-steps), which
+// makes accumulation equal to one large batch. After an error on the way the
+// gradients are dropped; a batch that is refused leaves them as they were.
 //
 // tokens and targets are (B, T) row-major; a target may be IgnoreIndex.
 // docStart is (B, T) with DocMask, the index in the row at which the document
@@ -198,11 +201,17 @@ func (g *Graph) MicroStep(tokens, targets, docStart []int32, gradScale float32) 
 	if err := g.load(tokens, targets, docStart); err != nil {
 		return err
 	}
+	grads := g.p.Trainable()
+	g.adds = grads.beginGrads()
 	g.forward()
 	g.headForwardBackward(gradScale)
 	g.backward()
 	g.r.Flush() // the device works while the host prepares the next batch
-	return g.r.Err()
+	err := g.r.Err()
+	if err != nil {
+		grads.DropGrads()
+	}
+	return err
 }
 
 // Evaluate runs one batch forward and adds the sum of its rows' losses to the
@@ -256,7 +265,7 @@ func (g *Graph) backward() {
 		}
 	}
 	if dw := g.p.grad(embName); dw.Ok() {
-		g.r.EmbeddingBackward(op.EmbeddingBackward{Tokens: g.tokens, DOut: g.back.dx, DW: dw}) // +=
+		g.r.EmbeddingBackward(op.EmbeddingBackward{Tokens: g.tokens, DOut: g.back.dx, DW: dw}) // += what was cleared, or the head wrote
 	}
 }
 

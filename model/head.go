@@ -78,16 +78,17 @@ func (g *Graph) headForwardBackward(gradScale float32) {
 	r, h, s := g.r, &g.head, &g.back
 	g.finalNorm()
 	for lo := 0; lo < g.Rows(); lo += h.logits.Dims[0] {
+		add := g.adds || lo > 0 // to the weight's gradient
 		c := g.chunkLogits(lo)
 		dlogits := c.dlogits // perhaps in place
 		r.CrossEntropy(op.CrossEntropy{Logits: c.logits, DLogits: dlogits, Targets: c.targets, Loss: c.loss, Grad: true, Ignore: IgnoreIndex,
 			LabelSmoothing: float32(g.opt.LabelSmoothing), ZLoss: float32(g.opt.ZLoss), GradScale: gradScale})
 		dy := s.dy.RowRange(lo, lo+c.rows)
 		if g.cfg.Tied { // logits = y·tok_embᵀ
-			g.weightGrad(dlogits, c.y, h.dw)               // dtok_emb += dlogitsᵀ·y
+			g.weightGrad(dlogits, c.y, h.dw, add)          // dtok_emb = dlogitsᵀ·y
 			r.MatMul(op.MatMul{A: dlogits, B: h.w, C: dy}) // dy = dlogits·tok_emb
 		} else { // logits = y·lm_head
-			g.weightGrad(c.y, dlogits, h.dw)                             // dlm_head += yᵀ·dlogits
+			g.weightGrad(c.y, dlogits, h.dw, add)                        // dlm_head = yᵀ·dlogits
 			r.MatMul(op.MatMul{A: dlogits, B: h.w, TransB: true, C: dy}) // dy = dlogits·lm_headᵀ
 		}
 	}

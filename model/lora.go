@@ -208,13 +208,13 @@ func (t *lowRank) expand(r *op.Runner, y op.Tensor) {
 	}
 }
 
-// grads adds to the gradients of a and b. It leaves the gradient of x·a in du,
-// (N, r), for input.
-func (t *lowRank) grads(r *op.Runner, x, dy, du op.Tensor) {
+// grads writes the gradients of a and b, or adds to them with add. It leaves the
+// gradient of x·a in du, (N, r), for input.
+func (t *lowRank) grads(r *op.Runner, x, dy, du op.Tensor, add bool) {
 	if t != nil {
-		r.MatMul(op.MatMul{A: t.u, TransA: true, B: dy, C: t.db, Acc: true}) // db += uᵀ·dy
-		r.MatMul(op.MatMul{A: dy, B: t.sb, TransB: true, C: du})             // du = dy·(α/r·b)ᵀ
-		r.MatMul(op.MatMul{A: x, TransA: true, B: du, C: t.da, Acc: true})   // da += xᵀ·du
+		r.MatMul(op.MatMul{A: t.u, TransA: true, B: dy, C: t.db, Acc: add}) // db = uᵀ·dy
+		r.MatMul(op.MatMul{A: dy, B: t.sb, TransB: true, C: du})            // du = dy·(α/r·b)ᵀ
+		r.MatMul(op.MatMul{A: x, TransA: true, B: du, C: t.da, Acc: add})   // da = xᵀ·du
 	}
 }
 
@@ -225,12 +225,12 @@ func (t *lowRank) input(r *op.Runner, du, dx op.Tensor) {
 	}
 }
 
-// linearBackward undoes y = x·w + u·b: it adds to the gradients of the low-rank
-// part, and writes dx = dy·wᵀ + du·aᵀ, or adds it with acc. dx may be x's
+// linearBackward undoes y = x·w + u·b: it writes or adds to the gradients of the
+// low-rank part, and writes dx = dy·wᵀ + du·aᵀ, or adds it with acc. dx may be x's
 // memory, or absent where nobody needs it.
 func (g *Graph) linearBackward(w op.Tensor, low *lowRank, x, dy, dx op.Tensor, acc bool) {
 	du := g.back.du
-	low.grads(g.r, x, dy, du)
+	low.grads(g.r, x, dy, du, g.adds)
 	if dx.Ok() {
 		g.r.MatMul(op.MatMul{A: dy, B: w, TransB: true, C: dx, Acc: acc})
 		low.input(g.r, du, dx)

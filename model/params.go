@@ -77,6 +77,9 @@ type Params struct {
 	stats    op.Tensor // (4)
 
 	stale bool // the mirror or the scaled copies are older than the weights
+
+	summing bool        // micro-steps add to the gradients; see gradsum.go
+	addOnly []op.Tensor // what is cleared before the first of them
 }
 
 // arena is one set of mega-buffers.
@@ -148,6 +151,9 @@ func newTable(mem *memory, r *op.Runner, cfg Config, opt ParamOptions, table []P
 		mem.purpose = "optimizer work space"
 		p.partials = mem.f32("grad_partials", partials, 2)
 		p.stats = mem.f32("grad_stats", 4)
+	}
+	if mem.err == nil {
+		p.addOnly = p.addOnlyGrads()
 	}
 	return p, mem.err
 }
@@ -252,7 +258,8 @@ func (p *Params) mirror(name string) op.Tensor {
 	return p.view(name, func(a *arena) op.Buffer { return a.w16 })
 }
 
-// grad is the gradient, which backward passes add to; absent without Grads.
+// grad is the gradient, which backward passes write or add to (gradsum.go); absent
+// without Grads.
 func (p *Params) grad(name string) op.Tensor {
 	if !p.opt.Grads {
 		return op.Tensor{}

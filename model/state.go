@@ -129,7 +129,7 @@ func (s State) chunk(lo int) (part op.Tensor, used int) {
 // standard deviation InitStd, or InitStd/√(2L) for wo and w_down, whose
 // products are added to the residual stream 2L times (Radford et al., GPT-2,
 // 2019). Every parameter has its own stream under seed, so the weights do not
-// depend on arenas, threads or device. Moments are cleared. An adapter is drawn
+// depend on arenas, threads or device. Moments are cleared, gradients dropped. An adapter is drawn
 // as initAdapter says.
 func (p *Params) Init(seed uint64) error {
 	buf := make([]float32, chunkElems)
@@ -143,13 +143,14 @@ func (p *Params) Init(seed uint64) error {
 		}
 	}
 	for _, b := range p.Blocks() {
-		for _, t := range []op.Tensor{b.G, b.M, b.V, b.MScale, b.VScale} {
+		for _, t := range []op.Tensor{b.M, b.V, b.MScale, b.VScale} {
 			if t.Ok() {
 				p.r.Zero(t)
 			}
 		}
 	}
 	p.stale = true
+	p.DropGrads()
 	if p.adapter != nil {
 		return p.adapter.Init(seed)
 	}

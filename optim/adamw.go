@@ -98,12 +98,14 @@ func (a *AdamW) StepCount() int64 { return a.t }
 func (a *AdamW) SetStepCount(t int64) { a.t = t }
 
 // Step clips the accumulated gradients, updates the weights with learning rate
-// lr, refreshes the mirror and clears the gradients. It reads 16 bytes back,
-// and so waits for the work before.
+// lr and refreshes the mirror. Whether it succeeds, skips the update or fails, the
+// gradients are used up: the next micro-step, without which there should be no other
+// Step, begins a new sum. Step reads 16 bytes back, and so waits for the work before.
 func (a *AdamW) Step(lr float64) (Stats, error) {
 	if !(lr >= 0) || math.IsInf(lr, 0) {
 		return Stats{}, fmt.Errorf("optimizer: learning rate is %v, want a finite number of at least 0", lr)
 	}
+	defer a.p.DropGrads()
 	if a.scale.On() {
 		for _, b := range a.blocks {
 			a.r.Scale(op.Scale{Dst: b.G, Src: b.G, Factor: 1 / a.scale.Factor()})
