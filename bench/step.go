@@ -32,7 +32,7 @@ func (b *Bencher) AdamW(n int) error {
 	op.WriteSlice(b.r, ts[3], make([]float32, n)) // second moments are not negative
 	a := op.AdamW{W: ts[0], G: ts[1], M: ts[2], V: ts[3], Stats: stats, AdamHyper: op.AdamHyper{
 		LR: 1e-3, Beta1: 0.9, Beta2: 0.95, WeightDecay: 0.1, Eps: 1e-8, Beta1Pow: 0.9, Beta2Pow: 0.95}}
-	return b.measure(task{name: fmt.Sprintf("adamw_update %d", n), cost: op.Cost{Bytes: 32 * int64(n)}, run: func() { b.r.AdamW(a) }})
+	return b.measure(task{name: fmt.Sprintf("adamw_update %d", n), cost: op.Cost{Bytes: 28 * int64(n)}, run: func() { b.r.AdamW(a) }})
 }
 
 // StepOptions choose the form of a training step.

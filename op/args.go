@@ -257,8 +257,8 @@ type CrossEntropy struct {
 type NonFinite uint8
 
 const (
-	// NonFiniteSkip leaves weights, moments and gradients of the whole step
-	// untouched, so that the host can name the tensor before it clears them.
+	// NonFiniteSkip leaves weights and moments of the whole step untouched; the
+	// host can name the tensor.
 	NonFiniteSkip NonFinite = iota
 	// NonFiniteZero replaces such gradients by 0 and goes on.
 	NonFiniteZero
@@ -301,12 +301,13 @@ type AdamHyper struct {
 //	m ← β₁·m + (1−β₁)·ĝ,  v ← β₂·v + (1−β₂)·ĝ²
 //	w ← w − LR·( m/(1−β₁ᵗ) / (√(v/(1−β₂ᵗ)) + Eps) + WeightDecay·w )
 //
-// and g ← 0. Stats[2] > 0 under NonFiniteSkip leaves everything as it is.
+// G is only read. Stats[2] > 0 under NonFiniteSkip leaves everything as it is.
 // The mirror becomes W as Cast converts it. In kernels: adamw_update.
 type AdamW struct {
-	W, G, M, V Tensor // (n)
-	W16        Tensor // optional (n) F16 or BF16: the mirror, written; a skipped step leaves it
-	Stats      Tensor // (4), from FinalizeGradStats
+	W, M, V Tensor // (n), updated
+	G       Tensor // (n)
+	W16     Tensor // optional (n) F16 or BF16: the mirror, written; a skipped step leaves it
+	Stats   Tensor // (4), from FinalizeGradStats
 	AdamHyper
 }
 
@@ -327,7 +328,8 @@ const MomentBlock = 256
 // gets code 0, which would let its weight jump by m/Eps. A block of zeros has
 // scale 0. In kernels: adamw_8bit_update.
 type AdamW8 struct {
-	W, G           Tensor // (n)
+	W              Tensor // (n), updated
+	G              Tensor // (n)
 	M, V           Tensor // (n) I8; V's bytes are read as unsigned
 	MScale, VScale Tensor // (ceil(n/MomentBlock))
 	W16            Tensor // optional (n) F16 or BF16, as in AdamW

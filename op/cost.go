@@ -198,9 +198,9 @@ func (a GradNormSq) cost() Cost        { return Cost{2 * int64(a.G.Len()), bytes
 func (a FinalizeGradStats) cost() Cost { return Cost{int64(a.Partials.Len()), bytesOf(a.Partials)} }
 func (a AdamW) cost() Cost {
 	n := int64(a.W.Len())
-	return Cost{16 * n, 32*n + bytesOf(a.W16)} // reads w g m v, writes w g m v
+	return Cost{16 * n, 28*n + bytesOf(a.W16)} // reads w g m v, writes w m v
 }
 func (a AdamW8) cost() Cost {
 	n := int64(a.W.Len())
-	return Cost{24 * n, 20*n + 2*bytesOf(a.MScale, a.VScale) + bytesOf(a.W16)}
+	return Cost{24 * n, 16*n + 2*bytesOf(a.MScale, a.VScale) + bytesOf(a.W16)}
 }

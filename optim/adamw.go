@@ -156,14 +156,10 @@ func (a *AdamW) update(b *model.Block, h op.AdamHyper) {
 }
 
 // nonFinite ends a step whose gradients were not all finite. Under skip and
-// stop the update did nothing, so the gradients are still there: it finds the
-// tensors, then clears.
+// stop the update did nothing, and it finds the tensors.
 func (a *AdamW) nonFinite(s Stats) (Stats, error) {
 	if a.scale.On() && a.scale.overflow() && a.policy != op.NonFiniteZero {
 		s.Skipped, s.Rescaled = true, true
-		for i := range a.blocks {
-			a.r.Zero(a.blocks[i].G)
-		}
 		return s, a.r.Err()
 	}
 	a.inRow++
@@ -174,9 +170,6 @@ func (a *AdamW) nonFinite(s Stats) (Stats, error) {
 		var err error
 		if s.Culprits, err = a.culprits(); err != nil {
 			return s, err
-		}
-		for i := range a.blocks {
-			a.r.Zero(a.blocks[i].G)
 		}
 	}
 	if a.cfg.NonFinite == NonFiniteStop || a.inRow >= a.cfg.MaxNonFinite {

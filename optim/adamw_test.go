@@ -96,9 +96,9 @@ func everything(t testing.TB, p *model.Params) map[string][]byte {
 }
 
 // TestStep compares three updates with the formula in float64, written out
-// here: norm, clipping, decay of matrices and not of gains, bias correction,
-// cleared gradients. 1e-5 allows for βᵗ in float32 (see op.AdamHyper) and for
-// float32 arithmetic, at the scale of the update.
+// here: norm, clipping, decay of matrices and not of gains, bias correction. 1e-5
+// allows for βᵗ in float32 (see op.AdamHyper) and for float32 arithmetic, at the
+// scale of the update.
 func TestStep(t *testing.T) {
 	const lr, clip, wd = 0.01, 0.5, 0.1
 	for _, b := range []op.Backend{ref.New[float64](), cpuBackend(t, 2)} {
@@ -148,13 +148,6 @@ func TestStep(t *testing.T) {
 					}
 				}
 			}
-			for _, s := range p.Grads() {
-				for i, g := range read(t, p, s.T) {
-					if g != 0 {
-						t.Fatalf("step %d left d%s[%d] = %v", step, s.Name, i, g)
-					}
-				}
-			}
 		}
 		if a.StepCount() != 3 {
 			t.Errorf("%d updates, want 3", a.StepCount())
@@ -162,9 +155,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestSkip: a step with non-finite gradients changes nothing but the
-// gradients, names the tensors, does not count as an update, and leaves no
-// trace in the step after it.
+// TestSkip: a step with non-finite gradients changes nothing, names the tensors,
+// does not count as an update, and leaves no trace in the step after it.
 func TestSkip(t *testing.T) {
 	for _, o := range []model.ParamOptions{moments, moments8} {
 		b := cpuBackend(t, 2)
@@ -259,6 +251,7 @@ func TestStop(t *testing.T) {
 	for _, policy := range []string{"skip", "zero"} {
 		a := newAdamW(t, p, optim.Config{NonFinite: policy, MaxNonFinite: 3})
 		for i := range 7 {
+			fillGrads(t, p, uint64(i), 0.1)
 			if i != 3 { // two bad steps more than the good one allows
 				bad(p)
 			}

@@ -64,8 +64,7 @@ func (t *adamwTask) do(b *Backend, _, lo, hi int) {
 	t.w16.write(b, lo, t.w[lo:hi])
 }
 
-// AdamW updates weights and moments, writes the mirror and clears the gradient
-// in one pass over memory.
+// AdamW updates weights and moments and writes the mirror in one pass over memory.
 func (b *Backend) AdamW(a op.AdamW) error {
 	stats := floats(a.Stats)
 	if skips(stats, &a.AdamHyper) {

@@ -185,7 +185,7 @@ func adamHyper() op.AdamHyper {
 func (x *rig) zeros(typ tensor.DType, n int) op.Tensor { return x.alloc(typ, n) }
 
 func BenchmarkAdamW(b *testing.B) {
-	bench(b, 16*miniParams, 32*miniParams, func(x *rig) func() {
+	bench(b, 16*miniParams, 28*miniParams, func(x *rig) func() {
 		n, f := miniParams, tensor.F32
 		a := op.AdamW{W: x.zeros(f, n), G: x.zeros(f, n), M: x.zeros(f, n), V: x.zeros(f, n), Stats: x.zeros(f, 4), AdamHyper: adamHyper()}
 		return func() { x.r.AdamW(a) }
@@ -193,7 +193,7 @@ func BenchmarkAdamW(b *testing.B) {
 }
 
 func BenchmarkAdamW8(b *testing.B) {
-	bench(b, 24*miniParams, 20*miniParams, func(x *rig) func() {
+	bench(b, 24*miniParams, 16*miniParams, func(x *rig) func() {
 		n, f, blocks := miniParams, tensor.F32, (miniParams+op.MomentBlock-1)/op.MomentBlock
 		a := op.AdamW8{W: x.zeros(f, n), G: x.zeros(f, n), M: x.zeros(tensor.I8, n), V: x.zeros(tensor.I8, n),
 			MScale: x.zeros(f, blocks), VScale: x.zeros(f, blocks), Stats: x.zeros(f, 4), AdamHyper: adamHyper()}

@@ -63,7 +63,7 @@ func skips[T Float](stats []T, h op.AdamHyper) bool {
 	return stats[2] > 0 && h.NonFinite == op.NonFiniteSkip
 }
 
-// AdamW updates weights and moments, writes the mirror and clears the gradient.
+// AdamW updates weights and moments and writes the mirror.
 func (r *Backend[T]) AdamW(a op.AdamW) error {
 	w, g, m, v, stats := r.float(a.W), r.float(a.G), r.float(a.M), r.float(a.V), r.float(a.Stats)
 	if skips(stats, a.AdamHyper) {
@@ -72,7 +72,6 @@ func (r *Backend[T]) AdamW(a op.AdamW) error {
 	h := adam[T]{a.AdamHyper, stats[1]}
 	for i := range w {
 		w[i], m[i], v[i] = h.step(w[i], g[i], m[i], v[i])
-		g[i] = 0
 	}
 	r.mirror(a.W16, w)
 	return nil
@@ -97,7 +96,6 @@ func (r *Backend[T]) AdamW8(a op.AdamW8) error {
 			var v T
 			w[lo+i], m[i], v = h.step(w[lo+i], g[lo+i], T(qm[i])**ms, root*root)
 			s[i] = sqrt(v)
-			g[lo+i] = 0
 			maxM, maxS = max(maxM, m[i], -m[i]), max(maxS, s[i])
 		}
 		*ms, *vs = maxM/127, maxS/255

@@ -45,12 +45,11 @@ func (b *Backend) adamKernel(name, label string, mirror op.Tensor) *kernel {
 	return k
 }
 
-// AdamW updates weights and moments, clears the gradient and, when there is one,
-// writes the 16-bit mirror.
+// AdamW updates weights and moments and, when there is one, writes the 16-bit mirror.
 func (b *Backend) AdamW(a op.AdamW) error {
 	c := b.begin(b.adamKernel("adamw_update", a.Label(), a.W16))
 	c.out(a.W)
-	c.out(a.G)
+	c.in(a.G)
 	c.out(a.M)
 	c.out(a.V)
 	c.in(a.Stats)
@@ -65,7 +64,7 @@ func (b *Backend) AdamW(a op.AdamW) error {
 func (b *Backend) AdamW8(a op.AdamW8) error {
 	c := b.begin(b.adamKernel("adamw_8bit_update", a.Label(), a.W16))
 	c.out(a.W)
-	c.out(a.G)
+	c.in(a.G)
 	c.out(a.M)
 	c.out(a.V)
 	c.out(a.MScale)

@@ -89,12 +89,12 @@ fn main(@builtin(local_invocation_index) lid: u32) {
 // --- KERNEL: adamw_update ---
 // One AdamW step with decoupled decay (Loshchilov and Hutter, 2019), ĝ = g·clip:
 //   m ← β1·m + (1−β1)·ĝ,  v ← β2·v + (1−β2)·ĝ²
-//   w ← w − lr·(m̂/(√v̂ + eps) + wd·w),  g ← 0
+//   w ← w − lr·(m̂/(√v̂ + eps) + wd·w)
 // w, g, m, v (n), grad_stats (4) from finalize_grad_stats, hp = (lr, β1, β2, wd),
 // bias = (β1ᵗ, β2ᵗ, eps, mode). Mode 0: a step with non-finite gradients changes
 // nothing; mode 1: they count as 0. One element per thread, 1-D dispatch.
 @group(0) @binding(0) var<storage, read_write> w: array<f32>;
-@group(0) @binding(1) var<storage, read_write> g: array<f32>;
+@group(0) @binding(1) var<storage, read> g: array<f32>;
 @group(0) @binding(2) var<storage, read_write> m: array<f32>;
 @group(0) @binding(3) var<storage, read_write> v: array<f32>;
 @group(0) @binding(4) var<storage, read> grad_stats: array<f32>;
@@ -125,7 +125,6 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     m[i] = m_new;
     v[i] = v_new;
     w[i] = w_new;
-    g[i] = 0.0;
 // #if MIRROR
     fresh[lid] = w_new;
 // #endif
@@ -151,7 +150,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 // w takes the new moments before they are encoded. One workgroup of WG = 256
 // threads per block, 1-D dispatch over the blocks, beyond 65,535 in two dimensions.
 @group(0) @binding(0) var<storage, read_write> w: array<f32>;
-@group(0) @binding(1) var<storage, read_write> g: array<f32>;
+@group(0) @binding(1) var<storage, read> g: array<f32>;
 @group(0) @binding(2) var<storage, read_write> m_packed: array<u32>;
 @group(0) @binding(3) var<storage, read_write> v_packed: array<u32>;
 @group(0) @binding(4) var<storage, read_write> m_scale: array<f32>;
@@ -204,7 +203,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let w_old = w[i];
     let w_new = w_old - hp.x * (m_hat / (sqrt(v_hat) + bias.z) + hp.w * w_old);
     w[i] = w_new;
-    g[i] = 0.0;
 // #if MIRROR
     fresh[lid] = w_new;
 // #endif

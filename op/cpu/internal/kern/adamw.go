@@ -5,7 +5,7 @@ package kern
 //	ĝ = g·clip;  m ← β1·m + (1−β1)·ĝ;  v ← β2·v + (1−β2)·ĝ²
 //	w ← w − lr·((m/bias1) / (√(v/bias2) + eps) + wd·w)
 //
-// and g is zeroed in the same pass. Subnormal moments become 0.
+// Subnormal moments become 0.
 type AdamW struct {
 	LR, Beta1, Beta2, Eps, WeightDecay float32
 	Clip                               float32 // factor on the gradient; 1 means none
@@ -41,8 +41,7 @@ func (h *AdamW) args() adamwArgs {
 	return a
 }
 
-// AdamW updates weights w, moments m and v from the gradient g, and zeroes g. All have the same
-// length.
+// AdamW updates weights w and moments m and v from the gradient g. All have the same length.
 func (k Kernels) AdamW(w, g, m, v []float32, h AdamW) {
 	n := len(w)
 	g, m, v = g[:n], m[:n], v[:n]

@@ -2,12 +2,12 @@
 
 package kern
 
-// adamwAVX2 updates n weights and moments and zeroes the gradient.
+// adamwAVX2 updates n weights and moments.
 //
 //go:noescape
 func adamwAVX2(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
 
-// adamwFiniteAVX2 updates n weights and moments and zeroes the gradient.
+// adamwFiniteAVX2 updates n weights and moments.
 //
 //go:noescape
 func adamwFiniteAVX2(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
@@ -27,12 +27,12 @@ func adamw8UpdateFiniteAVX2(w *float32, grad *float32, m8 *int8, v8 *uint8, n in
 //go:noescape
 func adamw8StoreAVX2(w *float32, m *float32, root *float32, m8 *int8, v8 *uint8, n int, invM float32, invRoot float32)
 
-// adamwAVX512 updates n weights and moments and zeroes the gradient.
+// adamwAVX512 updates n weights and moments.
 //
 //go:noescape
 func adamwAVX512(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)
 
-// adamwFiniteAVX512 updates n weights and moments and zeroes the gradient.
+// adamwFiniteAVX512 updates n weights and moments.
 //
 //go:noescape
 func adamwFiniteAVX512(w *float32, grad *float32, m *float32, v *float32, n int, h *float32)

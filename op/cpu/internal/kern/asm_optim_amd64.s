@@ -56,8 +56,6 @@ wide:
 	VMOVUPS      Y13, (AX)(DI*4)
 	VMOVUPS      Y11, (DX)(DI*4)
 	VMOVUPS      Y12, (BX)(DI*4)
-	VXORPS       Y9, Y9, Y9
-	VMOVUPS      Y9, (CX)(DI*4)
 	VMOVUPS      32(AX)(DI*4), Y9
 	VMOVUPS      32(CX)(DI*4), Y10
 	VMOVUPS      32(DX)(DI*4), Y11
@@ -78,8 +76,6 @@ wide:
 	VMOVUPS      Y13, 32(AX)(DI*4)
 	VMOVUPS      Y11, 32(DX)(DI*4)
 	VMOVUPS      Y12, 32(BX)(DI*4)
-	VXORPS       Y9, Y9, Y9
-	VMOVUPS      Y9, 32(CX)(DI*4)
 	ADDQ         $+16, DI
 	CMPQ         DI, R8
 	JLE          wide
@@ -115,8 +111,6 @@ vector:
 	VMOVUPS      Y13, (AX)(DI*4)
 	VMOVUPS      Y11, (DX)(DI*4)
 	VMOVUPS      Y12, (BX)(DI*4)
-	VXORPS       Y9, Y9, Y9
-	VMOVUPS      Y9, (CX)(DI*4)
 	ADDQ         $+8, DI
 	CMPQ         DI, R8
 	JLE          vector
@@ -149,8 +143,6 @@ vectorEnd:
 	VMASKMOVPS   Y3, Y9, (AX)(DI*4)
 	VMASKMOVPS   Y0, Y9, (DX)(DI*4)
 	VMASKMOVPS   Y1, Y9, (BX)(DI*4)
-	VXORPS       Y0, Y0, Y0
-	VMASKMOVPS   Y0, Y9, (CX)(DI*4)
 
 done:
 	VLDMXCSR (SP)
@@ -215,8 +207,6 @@ wide:
 	VMOVUPS      Y13, (AX)(DI*4)
 	VMOVUPS      Y11, (DX)(DI*4)
 	VMOVUPS      Y12, (BX)(DI*4)
-	VXORPS       Y9, Y9, Y9
-	VMOVUPS      Y9, (CX)(DI*4)
 	VMOVUPS      32(AX)(DI*4), Y9
 	VMOVUPS      32(CX)(DI*4), Y10
 	VMOVUPS      32(DX)(DI*4), Y11
@@ -241,8 +231,6 @@ wide:
 	VMOVUPS      Y13, 32(AX)(DI*4)
 	VMOVUPS      Y11, 32(DX)(DI*4)
 	VMOVUPS      Y12, 32(BX)(DI*4)
-	VXORPS       Y9, Y9, Y9
-	VMOVUPS      Y9, 32(CX)(DI*4)
 	ADDQ         $+16, DI
 	CMPQ         DI, R8
 	JLE          wide
@@ -282,8 +270,6 @@ vector:
 	VMOVUPS      Y13, (AX)(DI*4)
 	VMOVUPS      Y11, (DX)(DI*4)
 	VMOVUPS      Y12, (BX)(DI*4)
-	VXORPS       Y9, Y9, Y9
-	VMOVUPS      Y9, (CX)(DI*4)
 	ADDQ         $+8, DI
 	CMPQ         DI, R8
 	JLE          vector
@@ -303,7 +289,7 @@ vectorEnd:
 	VSUBPS       Y11, Y11, Y14
 	VCMPPS       $0x07, Y14, Y14, Y14
 	VANDPS       Y14, Y11, Y11
-	VMOVMSKPS    Y14, SI
+	VMOVMSKPS    Y14, CX
 	VMULPS       Y11, Y4, Y4
 	VMULPS       Y12, Y0, Y0
 	VFMADD231PS  Y4, Y1, Y0
@@ -320,8 +306,6 @@ vectorEnd:
 	VMASKMOVPS   Y3, Y9, (AX)(DI*4)
 	VMASKMOVPS   Y0, Y9, (DX)(DI*4)
 	VMASKMOVPS   Y1, Y9, (BX)(DI*4)
-	VXORPS       Y0, Y0, Y0
-	VMASKMOVPS   Y0, Y9, (CX)(DI*4)
 
 done:
 	VLDMXCSR (SP)
@@ -381,8 +365,6 @@ loop:
 	VFNMADD231PS Y4, Y7, Y5
 	VSQRTPS      Y3, Y3
 	VMOVUPS      Y5, (AX)(R10*4)
-	VXORPS       Y4, Y4, Y4
-	VMOVUPS      Y4, (CX)(R10*4)
 	VMOVUPS      Y2, (DI)(R10*4)
 	VMOVUPS      Y3, (R8)(R10*4)
 	VANDPS       c7fffffff<>+0(SB), Y2, Y2
@@ -465,8 +447,6 @@ loop:
 	VFNMADD231PS Y4, Y7, Y5
 	VSQRTPS      Y3, Y3
 	VMOVUPS      Y5, (AX)(R10*4)
-	VXORPS       Y4, Y4, Y4
-	VMOVUPS      Y4, (CX)(R10*4)
 	VMOVUPS      Y2, (DI)(R10*4)
 	VMOVUPS      Y3, (R8)(R10*4)
 	VANDPS       c7fffffff<>+0(SB), Y2, Y2
@@ -603,14 +583,12 @@ wide:
 	VSQRTPS      Z10, Z10
 	VADDPS       Z7, Z10, Z10
 	VDIVPS       Z10, Z11, Z10
-	VMOVAPS      Z9, Z17
-	VFNMADD231PS Z9, Z8, Z17
-	VFNMADD231PS Z10, Z5, Z17
-	VMOVUPS      Z17, (AX)(DI*4)
+	VMOVAPS      Z9, Z13
+	VFNMADD231PS Z9, Z8, Z13
+	VFNMADD231PS Z10, Z5, Z13
+	VMOVUPS      Z13, (AX)(DI*4)
 	VMOVUPS      Z11, (DX)(DI*4)
 	VMOVUPS      Z12, (BX)(DI*4)
-	VPXORD       Z13, Z13, Z13
-	VMOVUPS      Z13, (CX)(DI*4)
 	PREFETCHT0   2112(AX)(DI*4)
 	VMOVUPS      64(AX)(DI*4), Z9
 	PREFETCHT0   2112(CX)(DI*4)
@@ -629,14 +607,12 @@ wide:
 	VSQRTPS      Z10, Z10
 	VADDPS       Z7, Z10, Z10
 	VDIVPS       Z10, Z11, Z10
-	VMOVAPS      Z9, Z17
-	VFNMADD231PS Z9, Z8, Z17
-	VFNMADD231PS Z10, Z5, Z17
-	VMOVUPS      Z17, 64(AX)(DI*4)
+	VMOVAPS      Z9, Z13
+	VFNMADD231PS Z9, Z8, Z13
+	VFNMADD231PS Z10, Z5, Z13
+	VMOVUPS      Z13, 64(AX)(DI*4)
 	VMOVUPS      Z11, 64(DX)(DI*4)
 	VMOVUPS      Z12, 64(BX)(DI*4)
-	VPXORD       Z14, Z14, Z14
-	VMOVUPS      Z14, 64(CX)(DI*4)
 	ADDQ         $+32, DI
 	CMPQ         DI, R8
 	JLE          wide
@@ -672,8 +648,6 @@ vector:
 	VMOVUPS      Z13, (AX)(DI*4)
 	VMOVUPS      Z11, (DX)(DI*4)
 	VMOVUPS      Z12, (BX)(DI*4)
-	VPXORD       Z15, Z15, Z15
-	VMOVUPS      Z15, (CX)(DI*4)
 	ADDQ         $+16, DI
 	CMPQ         DI, R8
 	JLE          vector
@@ -704,8 +678,6 @@ vectorEnd:
 	VMOVUPS      Z3, K1, (AX)(DI*4)
 	VMOVUPS      Z0, K1, (DX)(DI*4)
 	VMOVUPS      Z1, K1, (BX)(DI*4)
-	VPXORD       Z16, Z16, Z16
-	VMOVUPS      Z16, K1, (CX)(DI*4)
 
 done:
 	VLDMXCSR (SP)
@@ -770,8 +742,6 @@ wide:
 	VMOVUPS      Z13, (AX)(DI*4)
 	VMOVUPS      Z11, (DX)(DI*4)
 	VMOVUPS      Z12, (BX)(DI*4)
-	VPXORD       Z14, Z14, Z14
-	VMOVUPS      Z14, (CX)(DI*4)
 	PREFETCHT0   2112(AX)(DI*4)
 	VMOVUPS      64(AX)(DI*4), Z9
 	PREFETCHT0   2112(CX)(DI*4)
@@ -800,8 +770,6 @@ wide:
 	VMOVUPS      Z13, 64(AX)(DI*4)
 	VMOVUPS      Z11, 64(DX)(DI*4)
 	VMOVUPS      Z12, 64(BX)(DI*4)
-	VPXORD       Z15, Z15, Z15
-	VMOVUPS      Z15, 64(CX)(DI*4)
 	ADDQ         $+32, DI
 	CMPQ         DI, R8
 	JLE          wide
@@ -841,8 +809,6 @@ vector:
 	VMOVUPS      Z13, (AX)(DI*4)
 	VMOVUPS      Z11, (DX)(DI*4)
 	VMOVUPS      Z12, (BX)(DI*4)
-	VPXORD       Z16, Z16, Z16
-	VMOVUPS      Z16, (CX)(DI*4)
 	ADDQ         $+16, DI
 	CMPQ         DI, R8
 	JLE          vector
@@ -860,7 +826,7 @@ vectorEnd:
 	VSUBPS       Z10, Z10, Z13
 	VCMPPS       $0x07, Z13, Z13, K2
 	VMOVAPS.Z    Z10, K2, Z10
-	KMOVW        K2, SI
+	KMOVW        K2, CX
 	VMULPS       Z10, Z4, Z4
 	VMULPS       Z11, Z0, Z0
 	VFMADD231PS  Z4, Z1, Z0
@@ -877,8 +843,6 @@ vectorEnd:
 	VMOVUPS      Z3, K1, (AX)(DI*4)
 	VMOVUPS      Z0, K1, (DX)(DI*4)
 	VMOVUPS      Z1, K1, (BX)(DI*4)
-	VPXORD       Z17, Z17, Z17
-	VMOVUPS      Z17, K1, (CX)(DI*4)
 
 done:
 	VLDMXCSR (SP)
@@ -915,15 +879,15 @@ loop:
 	VCVTDQ2PS     Z12, Z12
 	VMULPS        Z11, Z12, Z11
 	VBROADCASTSS  vScale+52(FP), Z12
-	VPMOVZXBD     (BX)(R10*1), Z14
-	VCVTDQ2PS     Z14, Z14
-	VMULPS        Z12, Z14, Z12
+	VPMOVZXBD     (BX)(R10*1), Z13
+	VCVTDQ2PS     Z13, Z13
+	VMULPS        Z12, Z13, Z12
 	PREFETCHT0    2048(AX)(R10*4)
-	VMOVUPS       (AX)(R10*4), Z14
+	VMOVUPS       (AX)(R10*4), Z13
 	PREFETCHT0    2048(CX)(R10*4)
-	VMOVUPS       (CX)(R10*4), Z15
+	VMOVUPS       (CX)(R10*4), Z14
 	VMULPS        Z12, Z12, Z12
-	VMULPS        Z15, Z6, Z6
+	VMULPS        Z14, Z6, Z6
 	VMULPS        Z11, Z2, Z2
 	VFMADD231PS   Z6, Z3, Z2
 	VMULPS        Z12, Z4, Z3
@@ -933,13 +897,11 @@ loop:
 	VSQRTPS       Z4, Z4
 	VADDPS        Z9, Z4, Z4
 	VDIVPS        Z4, Z2, Z4
-	VMOVAPS       Z14, Z5
-	VFNMADD231PS  Z14, Z10, Z5
+	VMOVAPS       Z13, Z5
+	VFNMADD231PS  Z13, Z10, Z5
 	VFNMADD231PS  Z4, Z7, Z5
 	VSQRTPS       Z3, Z3
 	VMOVUPS       Z5, (AX)(R10*4)
-	VPXORD        Z13, Z13, Z13
-	VMOVUPS       Z13, (CX)(R10*4)
 	VMOVUPS       Z2, (DI)(R10*4)
 	VMOVUPS       Z3, (R8)(R10*4)
 	VANDPS.BCST   c7fffffff<>+0(SB), Z2, Z2
@@ -999,19 +961,19 @@ loop:
 	VCVTDQ2PS     Z12, Z12
 	VMULPS        Z11, Z12, Z11
 	VBROADCASTSS  vScale+52(FP), Z12
-	VPMOVZXBD     (BX)(R10*1), Z14
-	VCVTDQ2PS     Z14, Z14
-	VMULPS        Z12, Z14, Z12
+	VPMOVZXBD     (BX)(R10*1), Z13
+	VCVTDQ2PS     Z13, Z13
+	VMULPS        Z12, Z13, Z12
 	PREFETCHT0    2048(AX)(R10*4)
-	VMOVUPS       (AX)(R10*4), Z14
+	VMOVUPS       (AX)(R10*4), Z13
 	PREFETCHT0    2048(CX)(R10*4)
-	VMOVUPS       (CX)(R10*4), Z15
+	VMOVUPS       (CX)(R10*4), Z14
 	VMULPS        Z12, Z12, Z12
-	VSUBPS        Z15, Z15, Z16
-	VCMPPS        $0x07, Z16, Z16, K1
-	VMOVAPS.Z     Z15, K1, Z15
+	VSUBPS        Z14, Z14, Z15
+	VCMPPS        $0x07, Z15, Z15, K1
+	VMOVAPS.Z     Z14, K1, Z14
 	KMOVW         K1, R11
-	VMULPS        Z15, Z6, Z6
+	VMULPS        Z14, Z6, Z6
 	VMULPS        Z11, Z2, Z2
 	VFMADD231PS   Z6, Z3, Z2
 	VMULPS        Z12, Z4, Z3
@@ -1021,13 +983,11 @@ loop:
 	VSQRTPS       Z4, Z4
 	VADDPS        Z9, Z4, Z4
 	VDIVPS        Z4, Z2, Z4
-	VMOVAPS       Z14, Z5
-	VFNMADD231PS  Z14, Z10, Z5
+	VMOVAPS       Z13, Z5
+	VFNMADD231PS  Z13, Z10, Z5
 	VFNMADD231PS  Z4, Z7, Z5
 	VSQRTPS       Z3, Z3
 	VMOVUPS       Z5, (AX)(R10*4)
-	VPXORD        Z13, Z13, Z13
-	VMOVUPS       Z13, (CX)(R10*4)
 	VMOVUPS       Z2, (DI)(R10*4)
 	VMOVUPS       Z3, (R8)(R10*4)
 	VANDPS.BCST   c7fffffff<>+0(SB), Z2, Z2

@@ -129,7 +129,6 @@ func ropePortable(x1, x2, cos, sin []float32, sign float32) {
 func adamwPortable(w, g, m, v []float32, h *adamwArgs) {
 	for i := range w {
 		w[i], m[i], v[i] = h.update(w[i], g[i], m[i], v[i])
-		g[i] = 0
 	}
 }
 

@@ -9,7 +9,6 @@ func adamw8Portable(w, g []float32, m8 []int8, v8 []uint8, mScale, vScale *float
 	for i := range w {
 		root := float32(v8[i]) * vs
 		w[i], m[i], v[i] = h.update(w[i], g[i], float32(m8[i])*ms, root*root)
-		g[i] = 0
 		v[i] = float32(math.Sqrt(float64(v[i])))
 		if a := float32(math.Abs(float64(m[i]))); a > maxM {
 			maxM = a

@@ -126,7 +126,7 @@ var elementCases = []elementCase{
 
 var adamwTest = AdamW{LR: 0.01, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, Clip: 0.5, Bias1: 0.271, Bias2: 0.1426}
 
-// adamwReference gets (w, g, m, √v).
+// adamwReference gets (w, g, m, √v); g stays as it is.
 func adamwReference(x []float64) (want, bound []float64) {
 	h := adamwTest
 	f := func(v float32) float64 { return float64(v) }
@@ -137,7 +137,7 @@ func adamwReference(x []float64) (want, bound []float64) {
 	step := f(h.LR) * (m / f(h.Bias1)) / (math.Sqrt(v/f(h.Bias2)) + f(h.Eps))
 	w := x[0] - step - f(h.LR)*f(h.WeightDecay)*x[0]
 	size := math.Abs(f(h.Beta1)*x[2]) + (1-f(h.Beta1))*math.Abs(g)
-	return []float64{w, 0, m, v}, []float64{
+	return []float64{w, x[1], m, v}, []float64{
 		4*u*math.Abs(x[0]) + 12*u*math.Abs(step)*size/max(math.Abs(m), 1e-30), 0, 4 * u * size, 6 * u * v,
 	}
 }

@@ -47,7 +47,7 @@ func adamwStep(s *isa, c map[string]V, w, g, m, v V, finite bool) (w1, m1, v1 V)
 }
 
 func emitAdamW(s *isa, name string, finite bool) {
-	s.fn(name, "func(w, grad, m, v *float32, n int, h *float32)", "updates n weights and moments and zeroes the gradient.")
+	s.fn(name, "func(w, grad, m, v *float32, n int, h *float32)", "updates n weights and moments.")
 	w, g, m, v, n := s.arg("w"), s.arg("grad"), s.arg("m"), s.arg("v"), s.arg("n")
 	c := adamwConsts(s, s.arg("h"))
 	restore := flushSubnormals(s)
@@ -57,7 +57,6 @@ func emitAdamW(s *isa, name string, finite bool) {
 		s.store(w1, at(w, i, off), k)
 		s.store(m1, at(m, i, off), k)
 		s.store(v1, at(v, i, off), k)
-		s.store(s.zero(), at(g, i, off), k)
 	})
 	restore()
 	s.end()
@@ -93,7 +92,6 @@ func emitAdamW8Update(s *isa, name string, finite bool) {
 	w1, m1, v1 := adamwStep(s, c, s.load(at(w, i, 0), mask{}), s.load(at(g, i, 0), mask{}), m, s.mul(root, root), finite)
 	root1 := s.sqrt(v1)
 	s.VMOVUPS(w1, at(w, i, 0))
-	s.VMOVUPS(s.zero(), at(g, i, 0))
 	s.VMOVUPS(m1, at(mOut, i, 0))
 	s.VMOVUPS(root1, at(rootOut, i, 0))
 	s.VMAXPS(maxM, s.and(s.u32(0x7fffffff), m1), maxM)
