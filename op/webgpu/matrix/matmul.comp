@@ -19,7 +19,6 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_vote : require
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
 #extension GL_EXT_control_flow_attributes : require
@@ -207,12 +206,13 @@ void multiply(uint subRow, uint subCol) {
 // narrow rounds to 16 bits, to nearest, ties to even; NaN stays NaN. A conversion would
 // do for f16 only: NVIDIA's driver cuts bits off for bfloat16.
 #ifdef BF16
-uvec2 narrow(vec4 v) {
-  uvec4 bits = floatBitsToUint(v), size = bits & 0x7fffffffu, near = bits + (bits >> 16 & 1u) + 0x7fffu;
-  if (subgroupAny(max(max(size.x, size.y), max(size.z, size.w)) > 0x7f800000u)) // a branch that is hardly ever taken
-    near = mix(near, bits | 0x400000u, greaterThan(size, uvec4(0x7f800000u))); // rounding could end a NaN
-  return near.xz >> 16 | near.yw & 0xffff0000u;
+uint near16(float x) {
+  uint v = floatBitsToUint(x);
+  if ((v & 0x7fffffffu) > 0x7f800000u) return v >> 16 | 0x40u; // rounding could end a NaN
+  return (v + 0x7fffu + (v >> 16 & 1u)) >> 16;
 }
+uint pair(float x, float y) { return near16(x) | near16(y) << 16; }
+uvec2 narrow(vec4 v) { return uvec2(pair(v.x, v.y), pair(v.z, v.w)); }
 vec2 wide(uint x) { return vec2(uintBitsToFloat(x << 16), uintBitsToFloat(x & 0xffff0000u)); }
 #else
 uvec2 narrow(vec4 v) { return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)); }
