@@ -186,7 +186,8 @@ type Backend interface {
 // memory and without converting anything. What is not a product and reads one (a gated
 // unit, attention's softmax) computes in float32 from what is stored. Rounding is to
 // nearest, ties to even; NaN stays NaN, and what is too large becomes an infinity, also
-// in F16, where loss scaling must find it. Only the copies of weights, which Cast and
+// in F16, where loss scaling must find it; matrix units may give NaN instead, in BF16
+// from 5e33 on. Only the copies of weights, which Cast and
 // AdamW make, saturate in F16. A field of args.go that may be one says "operand"; all
 // other activations are F32: the residual stream and its gradient, sums that are added
 // to, norms' inputs, logits, statistics.

@@ -204,15 +204,17 @@ void multiply(uint subRow, uint subCol) {
 }
 
 // narrow rounds to 16 bits, to nearest, ties to even; NaN stays NaN. A conversion would
-// do for f16 only: NVIDIA's driver cuts bits off for bfloat16.
+// do for f16 only: NVIDIA's driver cuts bits off for bfloat16. Dekker's splitting (1971)
+// leaves the eight upper bits of a float32, rounded so; it takes three steps where
+// integers take eight. Beyond 2¹²⁸/65537 = 5.2e33 it gives NaN, below 2⁻¹²⁶ perhaps 0.
 #ifdef BF16
-uint near16(float x) {
-  uint v = floatBitsToUint(x);
-  if ((v & 0x7fffffffu) > 0x7f800000u) return v >> 16 | 0x40u; // rounding could end a NaN
-  return (v + 0x7fffu + (v >> 16 & 1u)) >> 16;
+uvec2 narrow(vec4 v) {
+  precise vec4 c = v * 65537.0;
+  precise vec4 low = c - v;
+  precise vec4 high = c - low;
+  uvec4 bits = floatBitsToUint(high);
+  return bits.xz >> 16 | bits.yw & 0xffff0000u;
 }
-uint pair(float x, float y) { return near16(x) | near16(y) << 16; }
-uvec2 narrow(vec4 v) { return uvec2(pair(v.x, v.y), pair(v.z, v.w)); }
 vec2 wide(uint x) { return vec2(uintBitsToFloat(x << 16), uintBitsToFloat(x & 0xffff0000u)); }
 #else
 uvec2 narrow(vec4 v) { return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)); }
