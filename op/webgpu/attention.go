@@ -7,42 +7,86 @@ import (
 	"tezgah/op"
 )
 
-// attentionShape holds the tile sizes of the forward kernel for a head size.
+// attentionShape is how a kernel of 05_attention.wgsl shares out its tiles: OG × TG
+// threads with RO own rows each and RX other rows, PI of which make a part of the
+// sums; slices of SQ quads of D. SU quads of a slice and RU rows of a part are written
+// out.
 type attentionShape struct {
-	rows, keys, chunk int
-	shared            bool // q in workgroup memory instead of registers
+	og, tg, ro, rx, pi, sq, su, ru int
 }
 
-// attentionTile chooses tiles that fit the device's workgroup memory. A thread
-// keeps a query's q and output in registers up to D 96; larger heads read q
-// from workgroup memory.
+func (s attentionShape) own() int     { return s.og * s.ro }
+func (s attentionShape) other() int   { return s.tg * s.rx }
+func (s attentionShape) threads() int { return s.og * s.tg }
+func (s attentionShape) part() int    { return s.tg * s.pi }
+
+// tile is the number of vec4s for a slice or a part of heads of dq quads.
+func (s attentionShape) tile(dq int) int {
+	return max((s.own()+s.other())*(s.sq|1), s.part()*dq)
+}
+
+// staged is the number of vec4s that a thread has on their way.
+func (s attentionShape) staged(dq int) int {
+	n := s.threads()
+	return max(ceil(s.own()*s.sq, n)+ceil(s.other()*s.sq, n), ceil(s.part()*dq, n))
+}
+
+// bytes is the workgroup memory of a kernel.
+func (s attentionShape) bytes(dq int) int { return 16*(s.tile(dq)+s.part()*s.own()/4) + 16 }
+
+// fits reports whether a device with such limits can run the shape.
+func (s attentionShape) fits(dq int, l gpu.Limits) bool {
+	return s.threads() <= l.Invocations && s.bytes(dq) <= l.WorkgroupMemory
+}
+
+// attentionTile chooses tiles for heads of dq quads. A thread has 4·RO·ceil(DQ/TG)
+// registers of sums and RO·RX of scores, twice that for dK and dV; so there are
+// fewer own rows for large heads. What does not fit the device's workgroup memory is
+// cut down: parts of the sums first, then slices, then threads. A software GPU gets
+// little to compile.
 func (b *Backend) attentionTile(dq int) attentionShape {
-	limit := b.dev.Limits().WorkgroupMemory - 256
-	s := attentionShape{rows: 64, keys: 16, chunk: 8, shared: dq > 24}
+	l := b.dev.Limits()
+	s := attentionShape{og: 8, tg: 16, ro: 8, rx: 4, pi: 2, sq: 4, su: 4, ru: 8}
+	for s.tg > 4 && s.tg/2 >= dq {
+		s.tg, s.og = s.tg/2, s.og*2
+	}
+	if dq > s.tg {
+		s.ro = 4
+	}
 	if b.dev.Info().Kind == gpu.Software {
-		s.chunk = 4 // half as much to compile
+		s = attentionShape{og: 8, tg: min(s.tg, 8), ro: 4, rx: 2, pi: 2, sq: 4, su: 1, ru: 1}
 	}
-	for b.dev.Limits().Invocations < s.rows {
-		s.rows /= 2
-	}
-	bytes := func() int {
-		n := 2 * s.keys
-		if s.shared {
-			n += s.rows
+	for !s.fits(dq, l) && (s.pi > 1 || s.sq > 1 || s.tg > 1 || s.og > 1) {
+		switch {
+		case s.pi > 1:
+			s.pi /= 2
+		case s.sq > 2 && s.part()*dq < s.tile(dq):
+			s.sq /= 2
+		case s.tg > s.og || s.og == 1:
+			s.tg /= 2
+		default:
+			s.og /= 2
 		}
-		return n * dq * 16
-	}
-	for bytes() > limit && s.keys > s.chunk {
-		s.keys /= 2
-	}
-	for bytes() > limit && s.rows > 8 {
-		s.rows /= 2
-	}
-	for bytes() > limit && s.chunk > 1 {
-		s.chunk /= 2
-		s.keys = s.chunk
+		s.su, s.ru = min(s.su, s.sq), min(s.ru, s.part())
 	}
 	return s
+}
+
+// attentionKernel finds a kernel of 05_attention.wgsl for a head size, in a shape.
+func (b *Backend) attentionKernel(name string, d int, doc bool, fixed *attentionShape) (*kernel, attentionShape) {
+	dq := ceil(d, 4)
+	s := b.attentionTile(dq)
+	if fixed != nil {
+		s = *fixed
+	}
+	v := variant{name: name}
+	for i, n := range []int{d, int(bit(doc)), s.og, s.tg, s.ro, s.rx, s.pi, s.sq, s.su, s.ru} {
+		v.c[i] = int32(n)
+	}
+	return b.kernel(v, func() []define {
+		return append(headDefines(d), flag("VEC", d%4 == 0), flag("HAS_DOC", doc), u("OG", s.og), u("TG", s.tg), u("RO", s.ro), u("RX", s.rx),
+			u("PI", s.pi), u("SQ", s.sq), u("SU", s.su), u("RU", s.ru), u("TILE", s.tile(dq)), u("STAGED", s.staged(dq)))
+	}), s
 }
 
 // headDefines are the constants of all attention kernels.
@@ -57,24 +101,10 @@ func (b *Backend) Attention(a op.Attention) error {
 	if any16(a.Q, a.K, a.V, a.Out) {
 		return b.wideAttention(a)
 	}
-	dq := (d + 3) / 4
-	s := b.attentionTile(dq)
-	if b.forward != nil {
-		s = *b.forward
-	}
-	v := variant{name: "attention_forward"}
-	v.c = [10]int32{int32(d), bit(doc), int32(s.rows), int32(s.keys), int32(s.chunk)}
-	k := b.kernel(v, func() []define {
-		slots := 1
-		if s.shared {
-			slots = dq * s.rows
-		}
-		return append(headDefines(d), u("ROWS", s.rows), u("KEYS", s.keys), u("CHUNK", s.chunk),
-			flag("HAS_DOC", doc), flag("Q_SHARED", s.shared), u("Q_SLOTS", slots))
-	})
+	k, s := b.attentionKernel("attention_forward", d, doc, b.forward)
 	dims := a.Q.Dims
-	items := dims[0] * dims[2] * ((dims[1] + s.rows - 1) / s.rows)
-	flops := 4 * float64(s.rows) * float64(dims[1]) * float64(d) // at most, of a workgroup
+	items := dims[0] * dims[2] * ceil(dims[1], s.own())
+	flops := 4 * float64(s.own()) * float64(dims[1]) * float64(d) // at most, of a workgroup
 	return b.slices(items, flops, func(first, n int) error {
 		c := b.begin(k)
 		c.in(a.Q)
@@ -105,57 +135,6 @@ func (b *Backend) slices(n int, flopsEach float64, run func(first, n int) error)
 	return nil
 }
 
-// backwardShape holds the tile sizes of the backward kernels.
-type backwardShape struct {
-	og, tg, si int
-	du, ru     int // steps that are written out
-}
-
-// backwardTile chooses the largest tiles that fit the device's workgroup memory.
-func (b *Backend) backwardTile(dq int) backwardShape {
-	limit := b.dev.Limits().WorkgroupMemory - 256
-	stride := dq | 1
-	for _, s := range [][3]int{{8, 16, 2}, {8, 16, 1}, {4, 16, 1}, {4, 8, 1}, {2, 16, 1}, {2, 8, 1}, {1, 8, 1}, {1, 4, 1}} {
-		og, tg, si := s[0], s[1], s[2]
-		own, other := 4*og, tg*si
-		if bytes := (2*(own+other)*stride + 2*other*og + other) * 16; bytes <= limit {
-			return b.writtenOut(backwardShape{og: og, tg: tg, si: si}, dq)
-		}
-	}
-	return b.writtenOut(backwardShape{og: 1, tg: 2, si: 1}, dq)
-}
-
-// writtenOut sets how far loops are written out: real GPUs gain, a software GPU
-// compiles for seconds.
-func (b *Backend) writtenOut(s backwardShape, dq int) backwardShape {
-	s.du, s.ru = 1, 1
-	if b.dev.Info().Kind == gpu.Software {
-		return s
-	}
-	for s.du < 8 && dq%(2*s.du) == 0 {
-		s.du *= 2
-	}
-	for s.ru < 8 && s.tg*s.si%(2*s.ru) == 0 {
-		s.ru *= 2
-	}
-	return s
-}
-
-func (b *Backend) backwardKernel(name string, d int, doc bool) (*kernel, backwardShape) {
-	dq := (d + 3) / 4
-	s := b.backwardTile(dq)
-	if b.backward != nil {
-		s = *b.backward
-	}
-	v := variant{name: name}
-	v.c = [10]int32{int32(d), bit(doc), int32(s.og), int32(s.tg), int32(s.si), int32(s.du), int32(s.ru)}
-	return b.kernel(v, func() []define {
-		dj := (dq + s.tg - 1) / s.tg
-		return append(headDefines(d), u("STRIDE", dq|1), u("OG", s.og), u("TG", s.tg), u("SI", s.si),
-			u("DJ", dj), u("SUMS", 4*dj), u("PAIRS", 4*s.si), u("DU", s.du), u("RU", s.ru), flag("HAS_DOC", doc))
-	}), s
-}
-
 // AttentionBackward gives DQ, DK and DV. Delta is not used: the kernels read it
 // together with LSE, as pairs in scratch memory.
 func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
@@ -168,8 +147,7 @@ func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 		return b.wideAttentionBackward(a)
 	}
 	stats := uint64(8 * rows)
-	k, _ := b.backwardKernel("attention_backward_delta", d, false)
-	c := b.begin(k)
+	c := b.begin(b.kernel(variant{name: "attention_backward_delta", c: [10]int32{int32(d)}}, func() []define { return []define{u("D", d)} }))
 	c.in(a.Out)
 	c.in(a.DOut)
 	c.in(a.LSE)
@@ -186,9 +164,9 @@ func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 		c.scratch(scratchStats, stats, false)
 		c.inOr(a.DocStart)
 	}
-	k, s := b.backwardKernel("attention_backward_dq", d, doc)
-	tiles := (dims[1] + 4*s.og - 1) / (4 * s.og)
-	flops := 6 * float64(4*s.og) * float64(dims[1]) * float64(d)
+	k, s := b.attentionKernel("attention_backward_dq", d, doc, b.backwardQ)
+	tiles := ceil(dims[1], s.own())
+	flops := 6 * float64(s.own()) * float64(dims[1]) * float64(d)
 	err := b.slices(dims[0]*dims[2]*tiles, flops, func(first, n int) error {
 		c := b.begin(k)
 		operands(c)
@@ -199,8 +177,9 @@ func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 	if err != nil {
 		return err
 	}
-	k, s = b.backwardKernel("attention_backward_dkdv", d, doc)
-	flops *= 8.0 / 6 * float64(dims[2]/kvh)
+	k, s = b.attentionKernel("attention_backward_dkdv", d, doc, b.backwardKV)
+	tiles = ceil(dims[1], s.own())
+	flops = 8 * float64(s.own()) * float64(dims[1]) * float64(d) * float64(dims[2]/kvh)
 	return b.slices(dims[0]*kvh*tiles, flops, func(first, n int) error {
 		c := b.begin(k)
 		operands(c)

@@ -52,8 +52,9 @@ type Backend struct {
 
 	matrix matrixUnits
 
-	forward   *attentionShape // fixed by benchmarks and tests, else nil
-	backward  *backwardShape
+	// Fixed by benchmarks and tests, else nil.
+	forward, backwardQ, backwardKV *attentionShape
+
 	norm      *normShape
 	loss      *lossShape
 	lossRow   *rowShape // of no threads: the other kernels

@@ -442,43 +442,6 @@ func BenchmarkDecode(tb *testing.B) {
 	}
 }
 
-// BenchmarkAttention reports the attention of the reference step with several
-// tile sizes.
-func BenchmarkAttention(tb *testing.B) {
-	b, real := benchBackend(tb)
-	z := stepSize(real)
-	z.l, z.f, z.v = 1, 64, 64
-	s := newStepBench(tb, b, z, false)
-	l := s.layers[0]
-	for _, x := range []op.Tensor{l.q, l.k, l.v, s.datt} {
-		s.random(x, 1, 5)
-	}
-	overhead, err := b.submitOverhead()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	pairs := float64(z.b*z.h) * float64(z.t) * float64(z.t+1) / 2 * float64(z.c/z.h)
-	show := func(name string, flops float64, f func() error) {
-		start := time.Now()
-		d, err := b.shortest(5, f)
-		fmt.Printf("%-32s %8.3f ms %6.2f TFLOP/s (%.1fs) %v\n", name, (d-overhead).Seconds()*1e3, flops/(d-overhead).Seconds()/1e12, time.Since(start).Seconds(), err)
-	}
-	forward := func() error {
-		return b.Attention(op.Attention{Q: l.q, K: l.k, V: l.v, Out: l.att, LSE: l.lse, Scale: s.scale()})
-	}
-	for _, a := range []attentionShape{{64, 16, 4, false}, {64, 16, 8, false}, {64, 8, 4, false}, {128, 16, 4, false}, {64, 16, 16, false}} {
-		b.forward = &a
-		show(fmt.Sprintf("forward %+v", a), 4*pairs, forward)
-	}
-	for _, a := range []backwardShape{{8, 16, 2, 1, 1}, {8, 16, 2, 4, 1}, {8, 16, 2, 1, 4}, {8, 16, 2, 2, 2}, {8, 16, 2, 4, 4}, {8, 16, 2, 4, 8}, {8, 16, 2, 8, 8}, {8, 16, 2, 16, 16}} {
-		b.backward = &a
-		show(fmt.Sprintf("backward %+v", a), 10*pairs, func() error {
-			return b.AttentionBackward(op.AttentionBackward{Q: l.q, K: l.k, V: l.v, Out: l.att, LSE: l.lse, DOut: s.datt, Delta: s.delta,
-				DQ: s.dq, DK: s.dk, DV: s.dv, Scale: s.scale()})
-		})
-	}
-}
-
 // BenchmarkOps reports the calls of the reference step that are no products,
 // several in one submit, so that launch costs do not hide them.
 func BenchmarkOps(tb *testing.B) {

@@ -33,18 +33,7 @@ type attnBench struct {
 // "B T H KVH D documents".
 func BenchmarkMatrixAttention(tb *testing.B) {
 	b, real := benchBackend(tb)
-	z := stepConfig{b: 1, t: 40, c: 32, l: 1, h: 2, kvh: 1, f: 64, v: 64, headRows: 8}
-	docs := 0
-	if real {
-		z = stepConfig{b: 16, t: 512, c: 768, l: 1, h: 12, kvh: 12, f: 64, v: 64, headRows: 8}
-	}
-	if shape := os.Getenv("TEZGAH_BENCH_SHAPE"); shape != "" {
-		d := 0
-		if _, err := fmt.Sscan(shape, &z.b, &z.t, &z.h, &z.kvh, &d, &docs); err != nil {
-			tb.Fatal(err)
-		}
-		z.c = z.h * d
-	}
+	z, docs := attentionBenchSize(tb, real)
 	a := newAttnBench(tb, b, z, docs)
 	pairs := float64(z.b*z.h*z.t) * float64(z.t+1) / 2 * float64(z.c/z.h)
 	for kernel, us := range a.measure(tb) {
@@ -65,6 +54,23 @@ func BenchmarkMatrixAttention(tb *testing.B) {
 		}
 	}
 	b.RoundProducts(tensor.F32)
+}
+
+// attentionBenchSize is the size of the attention that is measured, and how many
+// documents a sequence has: that of the reference step, or of TEZGAH_BENCH_SHAPE.
+func attentionBenchSize(tb testing.TB, real bool) (z stepConfig, docs int) {
+	z = stepConfig{b: 1, t: 40, c: 32, l: 1, h: 2, kvh: 1, f: 64, v: 64, headRows: 8}
+	if real {
+		z = stepConfig{b: 16, t: 512, c: 768, l: 1, h: 12, kvh: 12, f: 64, v: 64, headRows: 8}
+	}
+	if shape := os.Getenv("TEZGAH_BENCH_SHAPE"); shape != "" {
+		d := 0
+		if _, err := fmt.Sscan(shape, &z.b, &z.t, &z.h, &z.kvh, &d, &docs); err != nil {
+			tb.Fatal(err)
+		}
+		z.c = z.h * d
+	}
+	return z, docs
 }
 
 func newAttnBench(tb testing.TB, b *Backend, z stepConfig, docs int) *attnBench {

@@ -1,30 +1,61 @@
-// 05_attention: causal softmax(Q·Kᵀ·scale)·V by tiles with an online softmax (Dao
-// et al., 2022), grouped-query heads (Ainslie et al., 2023), document mask; and
-// the one-query form for decoding. Scores are kept times log2(e), so that exp is
-// exp2. Constants are replaced by the launcher's choice; loops marked "unroll"
-// are written out by it.
+// 05_attention: causal softmax(Q·Kᵀ·scale)·V and its gradients by tiles, without a
+// T×T buffer (Dao et al., 2022), for grouped-query heads (Ainslie et al., 2023) and
+// documents. attention_forward keeps the logarithm of each row's sum, LSE; with
+// P = exp(S − LSE) and delta = Σ_d dout·out of a row (attention_backward_delta),
+//   dV = Pᵀ·dO,  dS = P∘(dO·Vᵀ − delta),  dQ = dS·K·scale,  dK = dSᵀ·Q·scale.
+// Two backward kernels, so that each output has one owner: dQ by tiles of queries,
+// dK and dV by tiles of keys. Scores are kept times log2(e), so that exp is exp2.
+//
+// All three kernels work alike, and this preamble is their common part. A
+// workgroup has a tile of OWN rows (queries for out and dQ, keys for dK and dV) and
+// walks over tiles of OTHER rows. A thread takes RO own rows and
+//   - for scores RX other rows. Slices of SQ quads of D go through workgroup memory,
+//     as in a matrix product, the next on its way in registers;
+//   - for sums DJ quads of D. PART other rows at a time go through workgroup memory,
+//     with them the weights that were made of the scores.
+// With RO 8 and RX 4 a vec4 read from workgroup memory feeds 11 fma. Only tiles at the
+// diagonal, and with documents all, look at what is hidden.
+//
+// Workgroup memory: (TILE + PART·OQ)·16 bytes. Constants are replaced by the
+// launcher's choice; loops marked "unroll" are written out by it.
 const D: u32 = 64u;           // head size
 const DQ: u32 = 16u;          // quads of a head, ceil(D/4)
+const VEC: bool = false;      // D is a multiple of 4: tensors are read and written in vec4s
+const HAS_DOC: bool = false;
+
+const OG: u32 = 8u;           // threads side by side along own rows
+const TG: u32 = 16u;          // threads side by side along other rows, or quads of D
+const RO: u32 = 8u;           // own rows per thread, a multiple of 4
+const RX: u32 = 4u;           // other rows per thread
+const PI: u32 = 2u;           // of these in one part of the sums, divides RX
+const SQ: u32 = 4u;           // quads of D in a slice
+const SU: u32 = 1u;           // of these written out at a time, divides SQ
+const RU: u32 = 1u;           // rows of a part written out at a time, divides PART
+const TILE: u32 = 640u;       // max((OWN + OTHER)·SS, PART·DQ)
+const STAGED: u32 = 4u;       // max(OC + XC, PC)
+
+const OWN: u32 = OG * RO;
+const OTHER: u32 = TG * RX;
+const THREADS: u32 = OG * TG;
+const PART: u32 = TG * PI;
+const PARTS: u32 = RX / PI;
+const SLICES: u32 = (DQ + SQ - 1u) / SQ;
+const SS: u32 = SQ + 1u - SQ % 2u;      // row of a slice, odd: no bank conflicts
+const DJ: u32 = (DQ + TG - 1u) / TG;    // quads of D per thread
+const RQ: u32 = RO / 4u;
+const OQ: u32 = OWN / 4u;
+const PAIRS: u32 = RO * RX;             // scores per thread
+const SUMS: u32 = RO * DJ;              // vec4s of sums per thread
+const OC: u32 = (OWN * SQ + THREADS - 1u) / THREADS;    // quads on their way per thread:
+const XC: u32 = (OTHER * SQ + THREADS - 1u) / THREADS;  // of own rows, of other rows,
+const PC: u32 = (PART * DQ + THREADS - 1u) / THREADS;   // of a part
 
 const LOG2E: f32 = 1.4426950408889634;
 const LN2: f32 = 0.6931471805599453;
 
-// --- KERNEL: attention_forward ---
-// q, out (B, T, H, D), k, v (B, T, KVH, D), lse (B, H, T), doc_start (B, T): query t
-// sees keys doc_start[b, t] … t; not falling in t.
-//
-// A thread owns one query row: its q (in registers, or with Q_SHARED in workgroup
-// memory), its running maximum, sum and output. ROWS rows per workgroup share
-// tiles of KEYS keys and values in workgroup memory and read them together, CHUNK
-// keys at a time. Tiles after the last row or before the first row's document are
-// not visited. 1-D dispatch over B·H·ceil(T/ROWS), the long rows first.
-// Workgroup memory: (2·KEYS + ROWS if Q_SHARED)·DQ·16 bytes.
-const ROWS: u32 = 64u;        // queries (threads) per workgroup
-const KEYS: u32 = 16u;        // keys per tile, a multiple of CHUNK
-const CHUNK: u32 = 4u;        // keys between two looks at the maximum
-const HAS_DOC: bool = false;
-const Q_SHARED: bool = false;
-const Q_SLOTS: u32 = 1u;      // DQ·ROWS with Q_SHARED, else 1
+// What `scores` has on its way when it is done.
+const THEN_SLICE: u32 = 2u;    // slice 0 of the second product; else a part of tensor 0 or 1
+
 struct AttentionDims {
   b: u32,
   t: u32,
@@ -33,309 +64,769 @@ struct AttentionDims {
   first: u32,    // first workgroup of this dispatch
   scale: f32,
 }
+
+// Rows are a tile's rows in two tensors of equal shape, told apart by `which`.
+struct Rows {
+  base: u32,     // element of row 0
+  stride: u32,   // elements between rows
+  first: u32,    // first row of the tile
+  last: u32,     // stands in for rows after it
+}
+
+// Slices: own rows, then other rows, SS vec4s each. Parts: rows of DQ vec4s.
+var<workgroup> tile: array<vec4<f32>, TILE>;
+// Weights of a part: for each other row, 4 own rows of each og, OG apart, and so on.
+var<workgroup> weights: array<vec4<f32>, PART * OQ>;
+
+fn row_at(rows: Rows, r: u32) -> u32 {
+  return rows.base + min(rows.first + r, rows.last) * rows.stride;
+}
+
+// ask_slice reads a slice of both tiles into registers, put_slice stores it.
+fn ask_slice(which: u32, own: Rows, other: Rows, slice: u32, lid: u32, stage: ptr<function, array<vec4<f32>, STAGED>>) {
+  for (var c = 0u; c < OC; c++) { // unroll
+    let e = lid + c * THREADS;
+    (*stage)[c] = own_quad(which, row_at(own, e / SQ), slice * SQ + e % SQ);
+  }
+  for (var c = 0u; c < XC; c++) { // unroll
+    let e = lid + c * THREADS;
+    (*stage)[OC + c] = other_quad(which, row_at(other, e / SQ), slice * SQ + e % SQ);
+  }
+}
+
+fn put_slice(lid: u32, stage: ptr<function, array<vec4<f32>, STAGED>>) {
+  for (var c = 0u; c < OC; c++) { // unroll
+    let e = lid + c * THREADS;
+    if (OWN * SQ % THREADS == 0u || e < OWN * SQ) {
+      tile[e / SQ * SS + e % SQ] = (*stage)[c];
+    }
+  }
+  for (var c = 0u; c < XC; c++) { // unroll
+    let e = lid + c * THREADS;
+    if (OTHER * SQ % THREADS == 0u || e < OTHER * SQ) {
+      tile[(OWN + e / SQ) * SS + e % SQ] = (*stage)[OC + c];
+    }
+  }
+}
+
+// ask_part and put_part do the same for part rows of the other tile.
+fn ask_part(which: u32, other: Rows, part: u32, lid: u32, stage: ptr<function, array<vec4<f32>, STAGED>>) {
+  for (var c = 0u; c < PC; c++) { // unroll
+    let e = lid + c * THREADS;
+    (*stage)[c] = other_quad(which, row_at(other, part * PART + e / DQ), e % DQ);
+  }
+}
+
+fn put_part(lid: u32, stage: ptr<function, array<vec4<f32>, STAGED>>) {
+  for (var c = 0u; c < PC; c++) { // unroll
+    let e = lid + c * THREADS;
+    if (PART * DQ % THREADS == 0u || e < PART * DQ) {
+      tile[e] = (*stage)[c];
+    }
+  }
+}
+
+// dots adds a slice's part to the scores of own rows og + OG·j and other rows
+// tg + TG·i.
+fn dots(og: u32, tg: u32, s: ptr<function, array<f32, PAIRS>>) {
+  var y = array<vec4<f32>, RX>();
+  for (var q0 = 0u; q0 < SQ; q0 += SU) {
+    for (var qu = 0u; qu < SU; qu++) { // unroll
+      let q = q0 + qu;
+      for (var i = 0u; i < RX; i++) { // unroll
+        y[i] = tile[(OWN + tg + TG * i) * SS + q];
+      }
+      for (var j = 0u; j < RO; j++) { // unroll
+        let x = tile[(og + OG * j) * SS + q];
+        for (var i = 0u; i < RX; i++) { // unroll
+          (*s)[i * RO + j] = fma(x.x, y[i].x, fma(x.y, y[i].y, fma(x.z, y[i].z, fma(x.w, y[i].w, (*s)[i * RO + j]))));
+        }
+      }
+    }
+  }
+}
+
+// scores multiplies own by other rows. Slice 0 is on its way at the start; at the
+// end what `then` says.
+fn scores(which: u32, then: u32, own: Rows, other: Rows, lid: u32, stage: ptr<function, array<vec4<f32>, STAGED>>, s: ptr<function, array<f32, PAIRS>>) {
+  for (var n = 0u; n < PAIRS; n++) { // unroll
+    (*s)[n] = 0.0;
+  }
+  for (var slice = 0u; slice < SLICES; slice++) {
+    workgroupBarrier();
+    put_slice(lid, stage);
+    workgroupBarrier();
+    if (slice + 1u < SLICES) {
+      ask_slice(which, own, other, slice + 1u, lid, stage);
+    } else if (then == THEN_SLICE) {
+      ask_slice(1u, own, other, 0u, lid, stage);
+    } else {
+      ask_part(then, other, 0u, lid, stage);
+    }
+    dots(lid % OG, lid / OG, s);
+  }
+}
+
+// sums adds a part's rows, each times its weights, to the sums: own row
+// og + OG·(4·g + n), quad tg + TG·m in sum[(m·RQ + g)·4 + n].
+fn sums(og: u32, tg: u32, sum: ptr<function, array<vec4<f32>, SUMS>>) {
+  var w = array<vec4<f32>, RQ>();
+  for (var r0 = 0u; r0 < PART; r0 += RU) {
+    for (var ru = 0u; ru < RU; ru++) { // unroll
+      let r = r0 + ru;
+      for (var g = 0u; g < RQ; g++) { // unroll
+        w[g] = weights[r * OQ + og + OG * g];
+      }
+      for (var m = 0u; m < DJ; m++) { // unroll
+        if (DQ % TG == 0u || tg + TG * m < DQ) {
+          let x = tile[r * DQ + tg + TG * m];
+          for (var g = 0u; g < RQ; g++) { // unroll
+            (*sum)[(m * RQ + g) * 4u + 0u] = fma(vec4<f32>(w[g].x), x, (*sum)[(m * RQ + g) * 4u + 0u]);
+            (*sum)[(m * RQ + g) * 4u + 1u] = fma(vec4<f32>(w[g].y), x, (*sum)[(m * RQ + g) * 4u + 1u]);
+            (*sum)[(m * RQ + g) * 4u + 2u] = fma(vec4<f32>(w[g].z), x, (*sum)[(m * RQ + g) * 4u + 2u]);
+            (*sum)[(m * RQ + g) * 4u + 3u] = fma(vec4<f32>(w[g].w), x, (*sum)[(m * RQ + g) * 4u + 3u]);
+          }
+        }
+      }
+    }
+  }
+}
+
+// --- KERNEL: attention_forward ---
+// q, out (B, T, H, D), k, v (B, T, KVH, D), lse (B, H, T), doc_start (B, T): query t
+// sees keys doc_start[b, t] … t; not falling in t. Own rows: queries; other rows:
+// keys, in order, from the tile's first document to its last row. 1-D dispatch over
+// B·H·ceil(T/OWN), the long rows first.
+//
+// Weights are exp2(s − top). A row's top is the maximum at first; it rises only when a
+// score is SLACK above it, which is seldom, because a weight in float32 may as well
+// be above 1. Only then do the threads of a row look at each other's scores.
+// #if VEC
+@group(0) @binding(0) var<storage, read> q_: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> k_: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> v_: array<vec4<f32>>;
+// #else
 @group(0) @binding(0) var<storage, read> q_: array<f32>;
 @group(0) @binding(1) var<storage, read> k_: array<f32>;
 @group(0) @binding(2) var<storage, read> v_: array<f32>;
+// #endif
 @group(0) @binding(3) var<storage, read> doc_start: array<i32>;   // not read unless HAS_DOC
+// #if VEC
+@group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
+// #else
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
+// #endif
 @group(0) @binding(5) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(6) var<uniform> dims: AttentionDims;
 
-var<workgroup> kt: array<vec4<f32>, KEYS * DQ>;
-var<workgroup> vt: array<vec4<f32>, KEYS * DQ>;
-var<workgroup> qt: array<vec4<f32>, Q_SLOTS>;
+const SLACK: f32 = 8.0;
+const NO_TOP: f32 = -1e38;     // of a row without a key so far; exp2(NEG_INF − NO_TOP) is 0
+var<workgroup> raised: atomic<u32>;   // the last turn in which a row's top rises
 
-fn quad_q(at: u32, i: u32) -> vec4<f32> {
-  let e = at + 4u * i;
-  var x = vec4<f32>(q_[e], 0.0, 0.0, 0.0);
-  if (4u * i + 1u < D) { x.y = q_[e + 1u]; }
-  if (4u * i + 2u < D) { x.z = q_[e + 2u]; }
-  if (4u * i + 3u < D) { x.w = q_[e + 3u]; }
+fn own_quad(which: u32, at: u32, quad: u32) -> vec4<f32> {
+  if (DQ % SQ != 0u && quad >= DQ) {
+    return vec4<f32>();
+  }
+  // #if VEC
+  return q_[at / 4u + quad];
+  // #else
+  let e = at + 4u * quad;
+  var x = vec4<f32>();
+  x.x = q_[e];
+  if (4u * quad + 1u < D) { x.y = q_[e + 1u]; }
+  if (4u * quad + 2u < D) { x.z = q_[e + 2u]; }
+  if (4u * quad + 3u < D) { x.w = q_[e + 3u]; }
   return x;
+  // #endif
 }
 
-fn quad_k(at: u32, i: u32) -> vec4<f32> {
-  let e = at + 4u * i;
-  var x = vec4<f32>(k_[e], 0.0, 0.0, 0.0);
-  if (4u * i + 1u < D) { x.y = k_[e + 1u]; }
-  if (4u * i + 2u < D) { x.z = k_[e + 2u]; }
-  if (4u * i + 3u < D) { x.w = k_[e + 3u]; }
+fn other_quad(which: u32, at: u32, quad: u32) -> vec4<f32> {
+  if (DQ % SQ != 0u && quad >= DQ) {
+    return vec4<f32>();
+  }
+  // #if VEC
+  if (which == 0u) {
+    return k_[at / 4u + quad];
+  }
+  return v_[at / 4u + quad];
+  // #else
+  let e = at + 4u * quad;
+  var x = vec4<f32>();
+  if (which == 0u) {
+    x.x = k_[e];
+    if (4u * quad + 1u < D) { x.y = k_[e + 1u]; }
+    if (4u * quad + 2u < D) { x.z = k_[e + 2u]; }
+    if (4u * quad + 3u < D) { x.w = k_[e + 3u]; }
+  } else {
+    x.x = v_[e];
+    if (4u * quad + 1u < D) { x.y = v_[e + 1u]; }
+    if (4u * quad + 2u < D) { x.z = v_[e + 2u]; }
+    if (4u * quad + 3u < D) { x.w = v_[e + 3u]; }
+  }
   return x;
+  // #endif
 }
 
-fn quad_v(at: u32, i: u32) -> vec4<f32> {
-  let e = at + 4u * i;
-  var x = vec4<f32>(v_[e], 0.0, 0.0, 0.0);
-  if (4u * i + 1u < D) { x.y = v_[e + 1u]; }
-  if (4u * i + 2u < D) { x.z = v_[e + 2u]; }
-  if (4u * i + 3u < D) { x.w = v_[e + 3u]; }
-  return x;
+fn store_out(at: u32, quad: u32, x: vec4<f32>) {
+  if (DQ % TG != 0u && quad >= DQ) {
+    return;
+  }
+  // #if VEC
+  out[at / 4u + quad] = x;
+  // #else
+  let e = at + 4u * quad;
+  out[e] = x.x;
+  if (4u * quad + 1u < D) { out[e + 1u] = x.y; }
+  if (4u * quad + 2u < D) { out[e + 2u] = x.z; }
+  if (4u * quad + 3u < D) { out[e + 3u] = x.w; }
+  // #endif
 }
 
-@compute @workgroup_size(ROWS)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
         @builtin(local_invocation_index) lid: u32) {
   let item = dims.first + flat_wg(wid, nwg);
   let heads = dims.b * dims.h;
-  let tiles = (dims.t + ROWS - 1u) / ROWS;
+  let tiles = (dims.t + OWN - 1u) / OWN;
   if (item >= heads * tiles) {
     return;
   }
-  let tile = tiles - 1u - item / heads;
+  let row0 = (tiles - 1u - item / heads) * OWN;
+  let last_row = min(row0 + OWN, dims.t) - 1u;
   let b = item % heads / dims.h;
   let h = item % dims.h;
   let kv = h / (dims.h / dims.kvh);
-  let first_row = tile * ROWS;
-  let last_row = min(first_row + ROWS, dims.t) - 1u;
-  let row = min(first_row + lid, last_row);   // surplus threads repeat the last row
-  let kv_stride = dims.kvh * D;
-  let kv_base = (b * dims.t * dims.kvh + kv) * D;
-  let q_at = ((b * dims.t + row) * dims.h + h) * D;
-
-  var first_key = 0u;
-  var my_first = 0u;
-  if (HAS_DOC) {
-    first_key = u32(doc_start[b * dims.t + first_row]);
-    my_first = u32(doc_start[b * dims.t + row]);
-  }
-
-  var q = array<vec4<f32>, DQ>();
-  var o = array<vec4<f32>, DQ>();
   let pre = dims.scale * LOG2E;
-  for (var i = 0u; i < DQ; i++) { // unroll
-    if (Q_SHARED) {
-      qt[i * ROWS + lid] = quad_q(q_at, i) * pre;
-    } else {
-      q[i] = quad_q(q_at, i) * pre;
+  let og = lid % OG;
+  let tg = lid / OG;
+  var row_first = array<u32, RO>();
+  var first_key = 0u;
+  if (HAS_DOC) {
+    first_key = u32(doc_start[b * dims.t + row0]);
+    for (var j = 0u; j < RO; j++) { // unroll
+      row_first[j] = u32(doc_start[b * dims.t + min(row0 + og + OG * j, last_row)]);
     }
   }
-  var top = NEG_INF;
-  var sum = 0.0;
-  var s = array<f32, CHUNK>();
-  for (var k0 = first_key / KEYS * KEYS; k0 <= last_row; k0 += KEYS) {
-    workgroupBarrier();
-    for (var e = lid; e < KEYS * DQ; e += ROWS) {
-      let key = min(k0 + e / DQ, last_row);
-      let at = kv_base + key * kv_stride;
-      kt[e] = quad_k(at, e % DQ);
-      vt[e] = quad_v(at, e % DQ);
+  let own = Rows((b * dims.t * dims.h + h) * D, dims.h * D, row0, last_row);
+  var other = Rows((b * dims.t * dims.kvh + kv) * D, dims.kvh * D, first_key / OTHER * OTHER, last_row);
+  var stage = array<vec4<f32>, STAGED>();
+  var s = array<f32, PAIRS>();
+  var o = array<vec4<f32>, SUMS>();
+  var sum = array<f32, RO>();
+  var top = array<f32, RO>();
+  for (var j = 0u; j < RO; j++) { // unroll
+    top[j] = NO_TOP;
+  }
+  if (lid == 0u) {
+    atomicStore(&raised, 0u);
+  }
+  ask_slice(0u, own, other, 0u, lid, &stage);
+  for (var turn = 1u; other.first <= last_row; turn++) {
+    scores(0u, 1u, own, other, lid, &stage, &s);
+    for (var n = 0u; n < PAIRS; n++) { // unroll
+      s[n] *= pre;
+    }
+    if (HAS_DOC || other.first + OTHER > row0 + 1u) {
+      for (var i = 0u; i < RX; i++) { // unroll
+        let key = other.first + tg + TG * i;
+        for (var j = 0u; j < RO; j++) { // unroll
+          s[i * RO + j] = select(s[i * RO + j], NEG_INF, key > row0 + og + OG * j || (HAS_DOC && key < row_first[j]));
+        }
+      }
+    }
+    var rises = false;
+    for (var g = 0u; g < RQ; g++) { // unroll
+      var high = vec4<f32>(NEG_INF);
+      for (var i = 0u; i < RX; i++) { // unroll
+        high = max(high, vec4<f32>(s[i * RO + g * 4u], s[i * RO + g * 4u + 1u], s[i * RO + g * 4u + 2u], s[i * RO + g * 4u + 3u]));
+      }
+      weights[tg * OQ + og + OG * g] = high;
+      for (var n = 0u; n < 4u; n++) { // unroll
+        rises = rises || high[n] > top[g * 4u + n] + SLACK;
+      }
+    }
+    if (rises) {
+      atomicStore(&raised, turn);
     }
     workgroupBarrier();
-    for (var c = 0u; c < KEYS; c += CHUNK) {
-      if (k0 + c > row) {
-        break;
-      }
-      for (var j = 0u; j < CHUNK; j++) { // unroll
-        var dot4 = vec4<f32>();
-        for (var i = 0u; i < DQ; i++) { // unroll
-          if (Q_SHARED) {
-            dot4 = fma(qt[i * ROWS + lid], kt[(c + j) * DQ + i], dot4);
-          } else {
-            dot4 = fma(q[i], kt[(c + j) * DQ + i], dot4);
+    if (atomicLoad(&raised) == turn) {
+      for (var g = 0u; g < RQ; g++) { // unroll
+        var high = vec4<f32>(NEG_INF);
+        for (var t = 0u; t < TG; t++) {
+          high = max(high, weights[t * OQ + og + OG * g]);
+        }
+        for (var n = 0u; n < 4u; n++) { // unroll
+          if (high[n] > top[g * 4u + n] + SLACK) {
+            let shrink = exp2(top[g * 4u + n] - high[n]);
+            top[g * 4u + n] = high[n];
+            sum[g * 4u + n] *= shrink;
+            for (var m = 0u; m < DJ; m++) { // unroll
+              o[(m * RQ + g) * 4u + n] *= shrink;
+            }
           }
         }
-        s[j] = (dot4.x + dot4.y) + (dot4.z + dot4.w);
       }
-      var high = top;
-      for (var j = 0u; j < CHUNK; j++) { // unroll
-        let key = k0 + c + j;
-        if (key > row || key < my_first) {
-          s[j] = NEG_INF;
+    }
+    for (var i = 0u; i < RX; i++) { // unroll
+      for (var j = 0u; j < RO; j++) { // unroll
+        s[i * RO + j] = exp2(s[i * RO + j] - top[j]);
+        sum[j] += s[i * RO + j];
+      }
+    }
+    var next = other;
+    next.first += OTHER;
+    for (var part = 0u; part < PARTS; part++) { // unroll
+      workgroupBarrier();
+      put_part(lid, &stage);
+      for (var i = 0u; i < PI; i++) { // unroll
+        for (var g = 0u; g < RQ; g++) { // unroll
+          weights[(tg + TG * i) * OQ + og + OG * g] = vec4<f32>(
+            s[(part * PI + i) * RO + g * 4u], s[(part * PI + i) * RO + g * 4u + 1u],
+            s[(part * PI + i) * RO + g * 4u + 2u], s[(part * PI + i) * RO + g * 4u + 3u]);
         }
-        high = max(high, s[j]);
       }
-      if (high > top) {
-        let shrink = exp2(top - high);
-        top = high;
-        sum *= shrink;
-        for (var i = 0u; i < DQ; i++) { // unroll
-          o[i] *= shrink;
+      workgroupBarrier();
+      if (part + 1u < PARTS) {
+        ask_part(1u, other, part + 1u, lid, &stage);
+      } else {
+        ask_slice(0u, own, next, 0u, lid, &stage);
+      }
+      sums(og, tg, &o);
+    }
+    other = next;
+  }
+  // The sums of a row's threads.
+  workgroupBarrier();
+  for (var g = 0u; g < RQ; g++) { // unroll
+    weights[tg * OQ + og + OG * g] = vec4<f32>(sum[g * 4u], sum[g * 4u + 1u], sum[g * 4u + 2u], sum[g * 4u + 3u]);
+  }
+  workgroupBarrier();
+  for (var g = 0u; g < RQ; g++) { // unroll
+    var whole = vec4<f32>();
+    for (var t = 0u; t < TG; t++) {
+      whole += weights[t * OQ + og + OG * g];
+    }
+    for (var n = 0u; n < 4u; n++) { // unroll
+      let row = row0 + og + OG * (g * 4u + n);
+      if (row <= last_row) {
+        for (var m = 0u; m < DJ; m++) { // unroll
+          store_out(own.base + row * own.stride, tg + TG * m, o[(m * RQ + g) * 4u + n] / whole[n]);
         }
-      }
-      for (var j = 0u; j < CHUNK; j++) { // unroll
-        let key = k0 + c + j;
-        let p = select(exp2(s[j] - top), 0.0, key > row || key < my_first);
-        sum += p;
-        for (var i = 0u; i < DQ; i++) { // unroll
-          o[i] = fma(vec4<f32>(p), vt[(c + j) * DQ + i], o[i]);
+        if (tg == 0u) {
+          lse[(b * dims.h + h) * dims.t + row] = (top[g * 4u + n] + log2(whole[n])) * LN2;
         }
       }
     }
   }
-  if (first_row + lid > last_row) {
-    return;
-  }
-  for (var i = 0u; i < DQ; i++) { // unroll
-    let y = o[i] / sum;
-    out[q_at + 4u * i] = y.x;
-    if (4u * i + 1u < D) { out[q_at + 4u * i + 1u] = y.y; }
-    if (4u * i + 2u < D) { out[q_at + 4u * i + 2u] = y.z; }
-    if (4u * i + 3u < D) { out[q_at + 4u * i + 3u] = y.w; }
-  }
-  lse[(b * dims.h + h) * dims.t + row] = (top + log2(sum)) * LN2;
 }
 
-// --- KERNEL: attention_decode ---
-// One query per sequence over the first len slots of the caches: q (B, H, D),
-// k_cache, v_cache (B, P, KVH, D). A workgroup takes SPAN slots of one head and
-// writes its part of the softmax: parts (B·H, spans, D + 2) with the unscaled
-// output, then maximum and sum. attention_decode_merge puts the parts together.
-// Grid (spans, B·H, 1) of WG threads. In the first half 4 threads share a slot, in
-// the second every thread takes a quad of D and every GROUPS-th slot.
-const SPAN: u32 = 64u;                  // slots per workgroup, WG/4
-const GROUPS: u32 = 16u;                // largest power of two ≤ WG/DQ and ≤ SPAN
-struct DecodeDims {
-  h: u32,
-  kvh: u32,
-  p: u32,        // slots P of the caches
-  scale: f32,
-}
-struct DecodeLength {
-  len: u32,
-}
+// --- KERNEL: attention_backward_dq ---
+// dq (B, T, H, D), written. q, dout (B, T, H, D), k, v (B, T, KVH, D), stats
+// (B, H, T) = (lse·log2 e, delta), doc_start (B, T). Own rows: queries; other rows:
+// keys, in order. 1-D dispatch over B·H·ceil(T/OWN), the long rows first.
+// #if VEC
+@group(0) @binding(0) var<storage, read> q_: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> k_: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> v_: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> dout: array<vec4<f32>>;
+// #else
 @group(0) @binding(0) var<storage, read> q_: array<f32>;
 @group(0) @binding(1) var<storage, read> k_: array<f32>;
 @group(0) @binding(2) var<storage, read> v_: array<f32>;
-@group(0) @binding(3) var<storage, read_write> parts: array<f32>;
-@group(0) @binding(4) var<uniform> dims: DecodeDims;
-@group(0) @binding(5) var<uniform> length: DecodeLength;
+@group(0) @binding(3) var<storage, read> dout: array<f32>;
+// #endif
+@group(0) @binding(4) var<storage, read> stats: array<vec2<f32>>;
+@group(0) @binding(5) var<storage, read> doc_start: array<i32>;   // not read unless HAS_DOC
+// #if VEC
+@group(0) @binding(6) var<storage, read_write> dq: array<vec4<f32>>;
+// #else
+@group(0) @binding(6) var<storage, read_write> dq: array<f32>;
+// #endif
+@group(0) @binding(7) var<uniform> dims: AttentionDims;
 
-var<workgroup> dots: array<f32, 256>;
-var<workgroup> weights: array<f32, 64>;
-var<workgroup> outs: array<vec4<f32>, 256>;
+fn own_quad(which: u32, at: u32, quad: u32) -> vec4<f32> {
+  if (DQ % SQ != 0u && quad >= DQ) {
+    return vec4<f32>();
+  }
+  // #if VEC
+  if (which == 0u) {
+    return q_[at / 4u + quad];
+  }
+  return dout[at / 4u + quad];
+  // #else
+  let e = at + 4u * quad;
+  var x = vec4<f32>();
+  if (which == 0u) {
+    x.x = q_[e];
+    if (4u * quad + 1u < D) { x.y = q_[e + 1u]; }
+    if (4u * quad + 2u < D) { x.z = q_[e + 2u]; }
+    if (4u * quad + 3u < D) { x.w = q_[e + 3u]; }
+  } else {
+    x.x = dout[e];
+    if (4u * quad + 1u < D) { x.y = dout[e + 1u]; }
+    if (4u * quad + 2u < D) { x.z = dout[e + 2u]; }
+    if (4u * quad + 3u < D) { x.w = dout[e + 3u]; }
+  }
+  return x;
+  // #endif
+}
 
-@compute @workgroup_size(WG)
+fn other_quad(which: u32, at: u32, quad: u32) -> vec4<f32> {
+  if (DQ % SQ != 0u && quad >= DQ) {
+    return vec4<f32>();
+  }
+  // #if VEC
+  if (which == 0u) {
+    return k_[at / 4u + quad];
+  }
+  return v_[at / 4u + quad];
+  // #else
+  let e = at + 4u * quad;
+  var x = vec4<f32>();
+  if (which == 0u) {
+    x.x = k_[e];
+    if (4u * quad + 1u < D) { x.y = k_[e + 1u]; }
+    if (4u * quad + 2u < D) { x.z = k_[e + 2u]; }
+    if (4u * quad + 3u < D) { x.w = k_[e + 3u]; }
+  } else {
+    x.x = v_[e];
+    if (4u * quad + 1u < D) { x.y = v_[e + 1u]; }
+    if (4u * quad + 2u < D) { x.z = v_[e + 2u]; }
+    if (4u * quad + 3u < D) { x.w = v_[e + 3u]; }
+  }
+  return x;
+  // #endif
+}
+
+fn store_dq(at: u32, quad: u32, x: vec4<f32>) {
+  if (DQ % TG != 0u && quad >= DQ) {
+    return;
+  }
+  // #if VEC
+  dq[at / 4u + quad] = x;
+  // #else
+  let e = at + 4u * quad;
+  dq[e] = x.x;
+  if (4u * quad + 1u < D) { dq[e + 1u] = x.y; }
+  if (4u * quad + 2u < D) { dq[e + 2u] = x.z; }
+  if (4u * quad + 3u < D) { dq[e + 3u] = x.w; }
+  // #endif
+}
+
+@compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
         @builtin(local_invocation_index) lid: u32) {
-  let b = wid.y / dims.h;
-  let h = wid.y % dims.h;
+  let item = dims.first + flat_wg(wid, nwg);
+  let heads = dims.b * dims.h;
+  let tiles = (dims.t + OWN - 1u) / OWN;
+  if (item >= heads * tiles) {
+    return;
+  }
+  let row0 = (tiles - 1u - item / heads) * OWN;
+  let last_row = min(row0 + OWN, dims.t) - 1u;
+  let b = item % heads / dims.h;
+  let h = item % dims.h;
   let kv = h / (dims.h / dims.kvh);
-  let base = (b * dims.p * dims.kvh + kv) * D;
-  let stride = dims.kvh * D;
-  let slot0 = wid.x * SPAN;
-  let q_at = wid.y * D;
-
-  let slot = slot0 + lid / 4u;
-  var dot = 0.0;
-  if (slot < length.len) {
-    for (var d = lid % 4u; d < D; d += 4u) {
-      dot = fma(q_[q_at + d], k_[base + slot * stride + d], dot);
+  let pre = dims.scale * LOG2E;
+  let og = lid % OG;
+  let tg = lid / OG;
+  var row_stats = array<vec2<f32>, RO>();
+  var row_first = array<u32, RO>();
+  for (var j = 0u; j < RO; j++) { // unroll
+    let row = min(row0 + og + OG * j, last_row);
+    row_stats[j] = stats[(b * dims.h + h) * dims.t + row];
+    if (HAS_DOC) {
+      row_first[j] = u32(doc_start[b * dims.t + row]);
     }
   }
-  dots[lid] = dot;
-  workgroupBarrier();
-  var score = NEG_INF;
-  if (lid < SPAN && slot0 + lid < length.len) {
-    score = (dots[4u * lid] + dots[4u * lid + 1u] + dots[4u * lid + 2u] + dots[4u * lid + 3u])
-      * dims.scale * LOG2E;
+  var first_key = 0u;
+  if (HAS_DOC) {
+    first_key = u32(doc_start[b * dims.t + row0]);
   }
-  let top = wg_reduce_max(score, lid);
-  var weight = 0.0;
-  if (lid < SPAN && slot0 + lid < length.len) {
-    weight = exp2(score - top);
-  }
-  if (lid < SPAN) {
-    weights[lid] = weight;
-  }
-  let sum = wg_reduce_sum(weight, lid);
-
-  let quad = lid % DQ;
-  let group = lid / DQ;
-  var o = vec4<f32>();
-  if (group < GROUPS) {
-    for (var i = group; i < SPAN && slot0 + i < length.len; i += GROUPS) {
-      let at = base + (slot0 + i) * stride + 4u * quad;
-      var v = vec4<f32>(v_[at], 0.0, 0.0, 0.0);
-      if (4u * quad + 1u < D) { v.y = v_[at + 1u]; }
-      if (4u * quad + 2u < D) { v.z = v_[at + 2u]; }
-      if (4u * quad + 3u < D) { v.w = v_[at + 3u]; }
-      o = fma(vec4<f32>(weights[i]), v, o);
+  let own = Rows((b * dims.t * dims.h + h) * D, dims.h * D, row0, last_row);
+  var other = Rows((b * dims.t * dims.kvh + kv) * D, dims.kvh * D, first_key / OTHER * OTHER, last_row);
+  var stage = array<vec4<f32>, STAGED>();
+  var s = array<f32, PAIRS>();
+  var dp = array<f32, PAIRS>();
+  var sum = array<vec4<f32>, SUMS>();
+  ask_slice(0u, own, other, 0u, lid, &stage);
+  while (other.first <= last_row) {
+    scores(0u, THEN_SLICE, own, other, lid, &stage, &s);
+    scores(1u, 0u, own, other, lid, &stage, &dp);
+    for (var i = 0u; i < RX; i++) { // unroll
+      for (var j = 0u; j < RO; j++) { // unroll
+        dp[i * RO + j] = exp2(fma(s[i * RO + j], pre, -row_stats[j].x)) * (dp[i * RO + j] - row_stats[j].y);
+      }
     }
-  }
-  outs[lid] = o;
-  workgroupBarrier();
-  for (var s = GROUPS / 2u; s > 0u; s = s / 2u) {
-    if (group < s) {
-      outs[lid] += outs[lid + s * DQ];
+    if (HAS_DOC || other.first + OTHER > row0 + 1u) {
+      for (var i = 0u; i < RX; i++) { // unroll
+        let key = other.first + tg + TG * i;
+        for (var j = 0u; j < RO; j++) { // unroll
+          dp[i * RO + j] = select(dp[i * RO + j], 0.0, key > row0 + og + OG * j || (HAS_DOC && key < row_first[j]));
+        }
+      }
     }
-    workgroupBarrier();
+    var next = other;
+    next.first += OTHER;
+    for (var part = 0u; part < PARTS; part++) { // unroll
+      workgroupBarrier();
+      put_part(lid, &stage);
+      for (var i = 0u; i < PI; i++) { // unroll
+        for (var g = 0u; g < RQ; g++) { // unroll
+          weights[(tg + TG * i) * OQ + og + OG * g] = vec4<f32>(
+            dp[(part * PI + i) * RO + g * 4u], dp[(part * PI + i) * RO + g * 4u + 1u],
+            dp[(part * PI + i) * RO + g * 4u + 2u], dp[(part * PI + i) * RO + g * 4u + 3u]);
+        }
+      }
+      workgroupBarrier();
+      if (part + 1u < PARTS) {
+        ask_part(0u, other, part + 1u, lid, &stage);
+      } else {
+        ask_slice(0u, own, next, 0u, lid, &stage);
+      }
+      sums(og, tg, &sum);
+    }
+    other = next;
   }
-  let to = (wid.y * nwg.x + wid.x) * (D + 2u);
-  if (lid < D) {
-    let y = outs[lid / 4u];
-    parts[to + lid] = select(select(y.z, y.w, lid % 4u == 3u), select(y.x, y.y, lid % 4u == 1u), lid % 4u < 2u);
-  }
-  if (lid == 0u) {
-    parts[to + D] = top;
-    parts[to + D + 1u] = sum;
+  for (var g = 0u; g < RQ; g++) { // unroll
+    for (var n = 0u; n < 4u; n++) { // unroll
+      let row = row0 + og + OG * (g * 4u + n);
+      if (row <= last_row) {
+        for (var m = 0u; m < DJ; m++) { // unroll
+          store_dq(own.base + row * own.stride, tg + TG * m, sum[(m * RQ + g) * 4u + n] * dims.scale);
+        }
+      }
+    }
   }
 }
 
-// --- KERNEL: attention_decode_merge ---
-// out (B, H, D) from parts (B·H, spans, D + 2), spans in order. One element per
-// thread, 1-D dispatch over B·H·D.
-struct MergeDims {
-  heads: u32,    // B·H
-}
-struct MergeSpans {
-  spans: u32,
-}
-@group(0) @binding(0) var<storage, read> parts: array<f32>;
-@group(0) @binding(1) var<storage, read_write> out: array<f32>;
-@group(0) @binding(2) var<uniform> dims: MergeDims;
-@group(0) @binding(3) var<uniform> merge: MergeSpans;
+// --- KERNEL: attention_backward_dkdv ---
+// dk, dv (B, T, KVH, D), written. Own rows: keys; other rows: the queries of all
+// heads that read this key head, head after head, each in order. Tiles of queries
+// before the own keys or of later documents are not visited. 1-D dispatch over
+// B·KVH·ceil(T/OWN).
+// #if VEC
+@group(0) @binding(0) var<storage, read> q_: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> k_: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> v_: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> dout: array<vec4<f32>>;
+// #else
+@group(0) @binding(0) var<storage, read> q_: array<f32>;
+@group(0) @binding(1) var<storage, read> k_: array<f32>;
+@group(0) @binding(2) var<storage, read> v_: array<f32>;
+@group(0) @binding(3) var<storage, read> dout: array<f32>;
+// #endif
+@group(0) @binding(4) var<storage, read> stats: array<vec2<f32>>;
+@group(0) @binding(5) var<storage, read> doc_start: array<i32>;   // not read unless HAS_DOC
+// #if VEC
+@group(0) @binding(6) var<storage, read_write> dk: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read_write> dv: array<vec4<f32>>;
+// #else
+@group(0) @binding(6) var<storage, read_write> dk: array<f32>;
+@group(0) @binding(7) var<storage, read_write> dv: array<f32>;
+// #endif
+@group(0) @binding(8) var<uniform> dims: AttentionDims;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i >= dims.heads * D) {
+fn own_quad(which: u32, at: u32, quad: u32) -> vec4<f32> {
+  if (DQ % SQ != 0u && quad >= DQ) {
+    return vec4<f32>();
+  }
+  // #if VEC
+  if (which == 0u) {
+    return k_[at / 4u + quad];
+  }
+  return v_[at / 4u + quad];
+  // #else
+  let e = at + 4u * quad;
+  var x = vec4<f32>();
+  if (which == 0u) {
+    x.x = k_[e];
+    if (4u * quad + 1u < D) { x.y = k_[e + 1u]; }
+    if (4u * quad + 2u < D) { x.z = k_[e + 2u]; }
+    if (4u * quad + 3u < D) { x.w = k_[e + 3u]; }
+  } else {
+    x.x = v_[e];
+    if (4u * quad + 1u < D) { x.y = v_[e + 1u]; }
+    if (4u * quad + 2u < D) { x.z = v_[e + 2u]; }
+    if (4u * quad + 3u < D) { x.w = v_[e + 3u]; }
+  }
+  return x;
+  // #endif
+}
+
+fn other_quad(which: u32, at: u32, quad: u32) -> vec4<f32> {
+  if (DQ % SQ != 0u && quad >= DQ) {
+    return vec4<f32>();
+  }
+  // #if VEC
+  if (which == 0u) {
+    return q_[at / 4u + quad];
+  }
+  return dout[at / 4u + quad];
+  // #else
+  let e = at + 4u * quad;
+  var x = vec4<f32>();
+  if (which == 0u) {
+    x.x = q_[e];
+    if (4u * quad + 1u < D) { x.y = q_[e + 1u]; }
+    if (4u * quad + 2u < D) { x.z = q_[e + 2u]; }
+    if (4u * quad + 3u < D) { x.w = q_[e + 3u]; }
+  } else {
+    x.x = dout[e];
+    if (4u * quad + 1u < D) { x.y = dout[e + 1u]; }
+    if (4u * quad + 2u < D) { x.z = dout[e + 2u]; }
+    if (4u * quad + 3u < D) { x.w = dout[e + 3u]; }
+  }
+  return x;
+  // #endif
+}
+
+fn store_dk(at: u32, quad: u32, x: vec4<f32>) {
+  if (DQ % TG != 0u && quad >= DQ) {
     return;
   }
-  let base = i / D * merge.spans * (D + 2u);
-  var top = NEG_INF;
-  for (var s = 0u; s < merge.spans; s++) {
-    top = max(top, parts[base + s * (D + 2u) + D]);
-  }
-  var y = 0.0;
-  var sum = 0.0;
-  for (var s = 0u; s < merge.spans; s++) {
-    let at = base + s * (D + 2u);
-    let f = exp2(parts[at + D] - top);
-    y = fma(f, parts[at + i % D], y);
-    sum = fma(f, parts[at + D + 1u], sum);
-  }
-  out[i] = y / sum;
+  // #if VEC
+  dk[at / 4u + quad] = x;
+  // #else
+  let e = at + 4u * quad;
+  dk[e] = x.x;
+  if (4u * quad + 1u < D) { dk[e + 1u] = x.y; }
+  if (4u * quad + 2u < D) { dk[e + 2u] = x.z; }
+  if (4u * quad + 3u < D) { dk[e + 3u] = x.w; }
+  // #endif
 }
 
-// --- KERNEL: kv_append ---
-// Copies T rows of keys and values into the caches, from slot pos mod P on, going
-// round at the end. k, v (B, T, KVH·D), caches (B, P, KVH·D). One element of each
-// per thread, 1-D dispatch over B·T·KVH·D.
-struct AppendDims {
-  n: u32,        // B·T·KVH·D
-  t: u32,
-  p: u32,
-  width: u32,    // KVH·D
-}
-struct AppendPosition {
-  slot: u32,     // pos mod P
-}
-@group(0) @binding(0) var<storage, read> k_: array<f32>;
-@group(0) @binding(1) var<storage, read> v_: array<f32>;
-@group(0) @binding(2) var<storage, read_write> k_cache: array<f32>;
-@group(0) @binding(3) var<storage, read_write> v_cache: array<f32>;
-@group(0) @binding(4) var<uniform> dims: AppendDims;
-@group(0) @binding(5) var<uniform> position: AppendPosition;
-
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = flat_id(gid, nwg);
-  if (i >= dims.n) {
+fn store_dv(at: u32, quad: u32, x: vec4<f32>) {
+  if (DQ % TG != 0u && quad >= DQ) {
     return;
   }
-  let row = i / dims.width;
-  let slot = (position.slot + row % dims.t) % dims.p;
-  let to = (row / dims.t * dims.p + slot) * dims.width + i % dims.width;
-  k_cache[to] = k_[i];
-  v_cache[to] = v_[i];
+  // #if VEC
+  dv[at / 4u + quad] = x;
+  // #else
+  let e = at + 4u * quad;
+  dv[e] = x.x;
+  if (4u * quad + 1u < D) { dv[e + 1u] = x.y; }
+  if (4u * quad + 2u < D) { dv[e + 2u] = x.z; }
+  if (4u * quad + 3u < D) { dv[e + 3u] = x.w; }
+  // #endif
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+        @builtin(local_invocation_index) lid: u32) {
+  let item = dims.first + flat_wg(wid, nwg);
+  let heads = dims.b * dims.kvh;
+  let tiles = (dims.t + OWN - 1u) / OWN;
+  if (item >= heads * tiles) {
+    return;
+  }
+  let key0 = item / heads * OWN;
+  let last_key = min(key0 + OWN, dims.t) - 1u;
+  let b = item % heads / dims.kvh;
+  let kv = item % dims.kvh;
+  let share = dims.h / dims.kvh;   // query heads per key head
+  let pre = dims.scale * LOG2E;
+  let og = lid % OG;
+  let tg = lid / OG;
+  let first_row = key0 / OTHER * OTHER;
+  var end_row = dims.t;            // queries from here on see none of the keys
+  if (HAS_DOC) {
+    end_row = first_row;
+    while (end_row < dims.t && u32(doc_start[b * dims.t + min(end_row, dims.t - 1u)]) <= last_key) {
+      end_row += OTHER;
+    }
+  }
+  let own = Rows((b * dims.t * dims.kvh + kv) * D, dims.kvh * D, key0, last_key);
+  var head = kv * share;
+  var other = Rows((b * dims.t * dims.h + head) * D, dims.h * D, first_row, dims.t - 1u);
+  var stage = array<vec4<f32>, STAGED>();
+  var s = array<f32, PAIRS>();
+  var dp = array<f32, PAIRS>();
+  var sum_k = array<vec4<f32>, SUMS>();
+  var sum_v = array<vec4<f32>, SUMS>();
+  var row_stats = array<vec2<f32>, RX>();
+  ask_slice(0u, own, other, 0u, lid, &stage);
+  while (head < (kv + 1u) * share) {
+    for (var i = 0u; i < RX; i++) { // unroll
+      row_stats[i] = stats[(b * dims.h + head) * dims.t + min(other.first + tg + TG * i, other.last)];
+    }
+    scores(0u, THEN_SLICE, own, other, lid, &stage, &s);
+    scores(1u, 1u, own, other, lid, &stage, &dp);
+    for (var i = 0u; i < RX; i++) { // unroll
+      for (var j = 0u; j < RO; j++) { // unroll
+        s[i * RO + j] = exp2(fma(s[i * RO + j], pre, -row_stats[i].x));
+        dp[i * RO + j] = s[i * RO + j] * (dp[i * RO + j] - row_stats[i].y);
+      }
+    }
+    if (HAS_DOC || other.first < last_key || other.first + OTHER > dims.t) {
+      for (var i = 0u; i < RX; i++) { // unroll
+        let row = other.first + tg + TG * i;
+        var row_first = 0u;
+        if (HAS_DOC) {
+          row_first = u32(doc_start[b * dims.t + min(row, other.last)]);
+        }
+        for (var j = 0u; j < RO; j++) { // unroll
+          let key = key0 + og + OG * j;
+          let hidden = key > row || row > other.last || key < row_first;
+          s[i * RO + j] = select(s[i * RO + j], 0.0, hidden);
+          dp[i * RO + j] = select(dp[i * RO + j], 0.0, hidden);
+        }
+      }
+    }
+    for (var part = 0u; part < PARTS; part++) { // unroll
+      workgroupBarrier();
+      put_part(lid, &stage);
+      for (var i = 0u; i < PI; i++) { // unroll
+        for (var g = 0u; g < RQ; g++) { // unroll
+          weights[(tg + TG * i) * OQ + og + OG * g] = vec4<f32>(
+            s[(part * PI + i) * RO + g * 4u], s[(part * PI + i) * RO + g * 4u + 1u],
+            s[(part * PI + i) * RO + g * 4u + 2u], s[(part * PI + i) * RO + g * 4u + 3u]);
+        }
+      }
+      workgroupBarrier();
+      if (part + 1u < PARTS) {
+        ask_part(1u, other, part + 1u, lid, &stage);
+      } else {
+        ask_part(0u, other, 0u, lid, &stage);
+      }
+      sums(og, tg, &sum_v);
+    }
+    var next = other;
+    next.first += OTHER;
+    if (next.first >= end_row) {   // the next head; beyond the last it is not used
+      head++;
+      next.first = first_row;
+      next.base = (b * dims.t * dims.h + min(head, dims.h - 1u)) * D;
+    }
+    for (var part = 0u; part < PARTS; part++) { // unroll
+      workgroupBarrier();
+      put_part(lid, &stage);
+      for (var i = 0u; i < PI; i++) { // unroll
+        for (var g = 0u; g < RQ; g++) { // unroll
+          weights[(tg + TG * i) * OQ + og + OG * g] = vec4<f32>(
+            dp[(part * PI + i) * RO + g * 4u], dp[(part * PI + i) * RO + g * 4u + 1u],
+            dp[(part * PI + i) * RO + g * 4u + 2u], dp[(part * PI + i) * RO + g * 4u + 3u]);
+        }
+      }
+      workgroupBarrier();
+      if (part + 1u < PARTS) {
+        ask_part(0u, other, part + 1u, lid, &stage);
+      } else {
+        ask_slice(0u, own, next, 0u, lid, &stage);
+      }
+      sums(og, tg, &sum_k);
+    }
+    other = next;
+  }
+  for (var g = 0u; g < RQ; g++) { // unroll
+    for (var n = 0u; n < 4u; n++) { // unroll
+      let key = key0 + og + OG * (g * 4u + n);
+      if (key <= last_key) {
+        for (var m = 0u; m < DJ; m++) { // unroll
+          store_dk(own.base + key * own.stride, tg + TG * m, sum_k[(m * RQ + g) * 4u + n] * dims.scale);
+          store_dv(own.base + key * own.stride, tg + TG * m, sum_v[(m * RQ + g) * 4u + n]);
+        }
+      }
+    }
+  }
 }
