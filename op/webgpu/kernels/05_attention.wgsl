@@ -37,6 +37,7 @@ const STAGED: u32 = 4u;       // max(OC + XC, PC)
 const OWN: u32 = OG * RO;
 const OTHER: u32 = TG * RX;
 const THREADS: u32 = OG * TG;
+const TL: u32 = 2u - TG % 2u;           // neighbours with the same own rows
 const PART: u32 = TG * PI;
 const PARTS: u32 = RX / PI;
 const SLICES: u32 = (DQ + SQ - 1u) / SQ;
@@ -77,6 +78,12 @@ struct Rows {
 var<workgroup> tile: array<vec4<f32>, TILE>;
 // Weights of a part: for each other row, 4 own rows of each og, OG apart, and so on.
 var<workgroup> weights: array<vec4<f32>, PART * OQ>;
+
+// A thread's place along own and along other rows. Neighbours share their own rows, and
+// the next two their other rows: NVIDIA's hardware then reads vec4s for half a subgroup
+// at a time, otherwise for a quarter.
+fn own_group(lid: u32) -> u32 { return lid / TL % OG; }
+fn other_group(lid: u32) -> u32 { return lid % TL + TL * (lid / (TL * OG)); }
 
 fn row_at(rows: Rows, r: u32) -> u32 {
   return rows.base + min(rows.first + r, rows.last) * rows.stride;
@@ -163,7 +170,7 @@ fn scores(which: u32, then: u32, own: Rows, other: Rows, lid: u32, stage: ptr<fu
     } else {
       ask_part(then, other, 0u, lid, stage);
     }
-    dots(lid % OG, lid / OG, s);
+    dots(own_group(lid), other_group(lid), s);
   }
 }
 
@@ -297,8 +304,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   let h = item % dims.h;
   let kv = h / (dims.h / dims.kvh);
   let pre = dims.scale * LOG2E;
-  let og = lid % OG;
-  let tg = lid / OG;
+  let og = own_group(lid);
+  let tg = other_group(lid);
   var row_first = array<u32, RO>();
   var first_key = 0u;
   if (HAS_DOC) {
@@ -528,8 +535,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   let h = item % dims.h;
   let kv = h / (dims.h / dims.kvh);
   let pre = dims.scale * LOG2E;
-  let og = lid % OG;
-  let tg = lid / OG;
+  let og = own_group(lid);
+  let tg = other_group(lid);
   var row_stats = array<vec2<f32>, RO>();
   var row_first = array<u32, RO>();
   for (var j = 0u; j < RO; j++) { // unroll
@@ -726,8 +733,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   let kv = item % dims.kvh;
   let share = dims.h / dims.kvh;   // query heads per key head
   let pre = dims.scale * LOG2E;
-  let og = lid % OG;
-  let tg = lid / OG;
+  let og = own_group(lid);
+  let tg = other_group(lid);
   let first_row = key0 / OTHER * OTHER;
   var end_row = dims.t;            // queries from here on see none of the keys
   if (HAS_DOC) {
