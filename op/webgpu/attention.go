@@ -8,27 +8,26 @@ import (
 )
 
 // attentionShape is how a kernel of 05_attention.wgsl shares out its tiles: OG × TG
-// threads with RO own rows each and RX other rows, PI of which make a part of the
-// sums; slices of SQ quads of D. SU quads of a slice and RU rows of a part are written
-// out.
+// threads with RQ quads of own rows each and XQ quads of other rows, of which PI rows
+// make a part of the sums; slices of SQ quads of D. KU steps along a slice and RU rows
+// of a part are written out.
 type attentionShape struct {
-	og, tg, ro, rx, pi, sq, su, ru int
+	og, tg, rq, xq, pi, sq, ku, ru int
 }
 
-func (s attentionShape) own() int     { return s.og * s.ro }
-func (s attentionShape) other() int   { return s.tg * s.rx }
+func (s attentionShape) own() int     { return 4 * s.og * s.rq }
 func (s attentionShape) threads() int { return s.og * s.tg }
 func (s attentionShape) part() int    { return s.tg * s.pi }
 
+// quads of the rows of both tiles.
+func (s attentionShape) quads() int { return s.og*s.rq + s.tg*s.xq }
+
 // tile is the number of vec4s for a slice or a part of heads of dq quads.
-func (s attentionShape) tile(dq int) int {
-	return max((s.own()+s.other())*(s.sq|1), s.part()*dq)
-}
+func (s attentionShape) tile(dq int) int { return max(4*s.sq*(s.quads()|1), s.part()*dq) }
 
 // staged is the number of vec4s that a thread has on their way.
 func (s attentionShape) staged(dq int) int {
-	n := s.threads()
-	return max(ceil(s.own()*s.sq, n)+ceil(s.other()*s.sq, n), ceil(s.part()*dq, n))
+	return max(4*ceil(s.quads()*s.sq, s.threads()), ceil(s.part()*dq, s.threads()))
 }
 
 // bytes is the workgroup memory of a kernel.
@@ -39,37 +38,43 @@ func (s attentionShape) fits(dq int, l gpu.Limits) bool {
 	return s.threads() <= l.Invocations && s.bytes(dq) <= l.WorkgroupMemory
 }
 
-// attentionTile chooses tiles for heads of dq quads. A thread has 4·RO·ceil(DQ/TG)
-// registers of sums and RO·RX of scores, twice that for dK and dV; so there are
-// fewer own rows for large heads. What does not fit the device's workgroup memory is
-// cut down: parts of the sums first, then slices, then threads. A software GPU gets
-// little to compile.
+// attentionTile chooses tiles for heads of dq quads. A thread has 16·RQ·ceil(DQ/TG)
+// registers of sums and 16·RQ·XQ of scores, twice that for dK and dV; so there are
+// fewer own rows for large heads. What does not fit the device is cut down: parts of
+// the sums first, then slices, then threads. A software GPU gets little to compile.
 func (b *Backend) attentionTile(dq int) attentionShape {
 	l := b.dev.Limits()
-	s := attentionShape{og: 8, tg: 16, ro: 8, rx: 4, pi: 2, sq: 4, su: 4, ru: 8}
+	s := attentionShape{og: 8, tg: 16, rq: 2, xq: 1, pi: 2, sq: min(4, dq), ku: 16, ru: 8}
 	for s.tg > 4 && s.tg/2 >= dq {
 		s.tg, s.og = s.tg/2, s.og*2
 	}
 	if dq > s.tg {
-		s.ro = 4
+		s.rq = 1
 	}
 	if b.dev.Info().Kind == gpu.Software {
-		s = attentionShape{og: 8, tg: min(s.tg, 8), ro: 4, rx: 2, pi: 2, sq: 4, su: 1, ru: 1}
+		s = attentionShape{og: 8, tg: min(s.tg, 8), rq: 1, xq: 1, pi: 4, sq: s.sq, ku: 1, ru: 1}
 	}
-	for !s.fits(dq, l) && (s.pi > 1 || s.sq > 1 || s.tg > 1 || s.og > 1) {
+	for !s.fits(dq, l) && s.threads()*s.pi*s.sq > 1 {
 		switch {
 		case s.pi > 1:
 			s.pi /= 2
-		case s.sq > 2 && s.part()*dq < s.tile(dq):
+		case s.sq > 1 && s.part()*dq < s.tile(dq):
 			s.sq /= 2
-		case s.tg > s.og || s.og == 1:
+		case s.tg > 1:
 			s.tg /= 2
 		default:
 			s.og /= 2
 		}
-		s.su, s.ru = min(s.su, s.sq), min(s.ru, s.part())
 	}
+	s.ku, s.ru = gcd(s.ku, 4*s.sq), gcd(s.ru, s.part())
 	return s
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // attentionKernel finds a kernel of 05_attention.wgsl for a head size, in a shape.
@@ -80,12 +85,12 @@ func (b *Backend) attentionKernel(name string, d int, doc bool, fixed *attention
 		s = *fixed
 	}
 	v := variant{name: name}
-	for i, n := range []int{d, int(bit(doc)), s.og, s.tg, s.ro, s.rx, s.pi, s.sq, s.su, s.ru} {
+	for i, n := range []int{d, int(bit(doc)), s.og, s.tg, s.rq, s.xq, s.pi, s.sq, s.ku, s.ru} {
 		v.c[i] = int32(n)
 	}
 	return b.kernel(v, func() []define {
-		return append(headDefines(d), flag("VEC", d%4 == 0), flag("HAS_DOC", doc), u("OG", s.og), u("TG", s.tg), u("RO", s.ro), u("RX", s.rx),
-			u("PI", s.pi), u("SQ", s.sq), u("SU", s.su), u("RU", s.ru), u("TILE", s.tile(dq)), u("STAGED", s.staged(dq)))
+		return append(headDefines(d), flag("VEC", d%4 == 0), flag("HAS_DOC", doc), u("OG", s.og), u("TG", s.tg), u("RQ", s.rq), u("XQ", s.xq),
+			u("PI", s.pi), u("SQ", s.sq), u("KU", s.ku), u("RU", s.ru), u("TILE", s.tile(dq)), u("STAGED", s.staged(dq)))
 	}), s
 }
 

@@ -11,23 +11,19 @@ import (
 
 // attentionBenchShapes are compared where TEZGAH_BENCH_TILES names no others.
 func attentionBenchShapes() (list []attentionShape) {
-	for _, s := range [][6]int{{8, 16, 8, 4, 2, 4}, {8, 16, 8, 4, 1, 4}, {8, 16, 8, 4, 4, 4}, {8, 16, 8, 4, 2, 8}, {8, 16, 8, 4, 1, 8}, {8, 16, 8, 4, 4, 8},
-		{8, 16, 8, 4, 1, 16}, {16, 8, 4, 8, 2, 4}, {16, 8, 4, 8, 2, 8}, {16, 8, 8, 4, 2, 4}, {16, 8, 8, 8, 2, 4}, {8, 8, 8, 8, 2, 4}, {8, 8, 8, 8, 2, 8},
-		{8, 16, 8, 8, 2, 4}, {16, 16, 8, 4, 1, 4}, {16, 16, 4, 4, 2, 8}} {
-		list = append(list, attentionShape{s[0], s[1], s[2], s[3], s[4], s[5], 4, 8})
-	}
-	for _, n := range [][3]int{{4, 4, 16}, {4, 2, 4}, {8, 8, 8}} {
-		list = append(list, attentionShape{8, 16, 8, 4, 1, n[0], n[1], n[2]})
+	for _, s := range [][7]int{{8, 16, 2, 1, 2, 4, 16}, {8, 16, 2, 1, 1, 4, 16}, {8, 16, 2, 1, 1, 4, 4}, {8, 16, 2, 1, 1, 8, 16}, {8, 16, 1, 1, 1, 4, 16},
+		{8, 16, 1, 2, 1, 4, 16}, {16, 8, 1, 2, 2, 4, 16}, {16, 8, 2, 1, 2, 4, 16}, {8, 8, 2, 2, 2, 4, 16}} {
+		list = append(list, attentionShape{s[0], s[1], s[2], s[3], s[4], s[5], s[6], 8})
 	}
 	return list
 }
 
-// parseAttentionShapes reads "OG TG RO RX PI SQ SU RU", several with commas between.
+// parseAttentionShapes reads "OG TG RQ XQ PI SQ KU RU", several with commas between.
 func parseAttentionShapes(tb testing.TB, text string) (list []attentionShape) {
 	for _, t := range strings.Split(text, ",") {
 		var s attentionShape
-		if _, err := fmt.Sscan(t, &s.og, &s.tg, &s.ro, &s.rx, &s.pi, &s.sq, &s.su, &s.ru); err != nil {
-			tb.Fatalf("%q is no shape OG TG RO RX PI SQ SU RU: %v", t, err)
+		if _, err := fmt.Sscan(t, &s.og, &s.tg, &s.rq, &s.xq, &s.pi, &s.sq, &s.ku, &s.ru); err != nil {
+			tb.Fatalf("%q is no shape OG TG RQ XQ PI SQ KU RU: %v", t, err)
 		}
 		list = append(list, s)
 	}

@@ -8,13 +8,16 @@
 //
 // All three kernels work alike, and this preamble is their common part. A
 // workgroup has a tile of OWN rows (queries for out and dQ, keys for dK and dV) and
-// walks over tiles of OTHER rows. A thread takes RO own rows and
-//   - for scores RX other rows. Slices of SQ quads of D go through workgroup memory,
-//     as in a matrix product, the next on its way in registers;
+// walks over tiles of OTHER rows. A thread takes 4·RQ own rows and
+//   - for scores 4·XQ other rows. Slices of SQ quads of D go through workgroup memory,
+//     turned so that a vec4 has four rows; the next is on its way in registers;
 //   - for sums DJ quads of D. PART other rows at a time go through workgroup memory,
 //     with them the weights that were made of the scores.
-// With RO 8 and RX 4 a vec4 read from workgroup memory feeds 11 fma. Only tiles at the
+// With RQ 2 and XQ 1 a vec4 read from workgroup memory feeds 11 fma. Only tiles at the
 // diagonal, and with documents all, look at what is hidden.
+//
+// Own row n of quad g of a thread is og + OG·(4·g + n) of the tile, other row i is
+// tg + TG·i. Scores and weights are vec4s of four own rows: s[i·RQ + g].
 //
 // Workgroup memory: (TILE + PART·OQ)·16 bytes. Constants are replaced by the
 // launcher's choice; loops marked "unroll" are written out by it.
@@ -25,31 +28,33 @@ const HAS_DOC: bool = false;
 
 const OG: u32 = 8u;           // threads side by side along own rows
 const TG: u32 = 16u;          // threads side by side along other rows, or quads of D
-const RO: u32 = 8u;           // own rows per thread, a multiple of 4
-const RX: u32 = 4u;           // other rows per thread
-const PI: u32 = 2u;           // of these in one part of the sums, divides RX
+const RQ: u32 = 2u;           // quads of own rows per thread
+const XQ: u32 = 1u;           // quads of other rows per thread
+const PI: u32 = 2u;           // other rows of a thread in one part of the sums, divides 4·XQ
 const SQ: u32 = 4u;           // quads of D in a slice
-const SU: u32 = 1u;           // of these written out at a time, divides SQ
+const KU: u32 = 1u;           // steps along a slice written out at a time, divides 4·SQ
 const RU: u32 = 1u;           // rows of a part written out at a time, divides PART
-const TILE: u32 = 640u;       // max((OWN + OTHER)·SS, PART·DQ)
-const STAGED: u32 = 4u;       // max(OC + XC, PC)
+const TILE: u32 = 528u;       // max(4·SQ·SS, PART·DQ)
+const STAGED: u32 = 4u;       // max(4·BC, PC)
 
-const OWN: u32 = OG * RO;
-const OTHER: u32 = TG * RX;
+const OQ: u32 = OG * RQ;                // quads of the own tile's rows
+const OWN: u32 = 4u * OQ;
+const TQ: u32 = TG * XQ;                // quads of the other tile's rows
+const OTHER: u32 = 4u * TQ;
+const RX: u32 = 4u * XQ;
 const THREADS: u32 = OG * TG;
 const TL: u32 = 2u - TG % 2u;           // neighbours with the same own rows
 const PART: u32 = TG * PI;
 const PARTS: u32 = RX / PI;
 const SLICES: u32 = (DQ + SQ - 1u) / SQ;
-const SS: u32 = SQ + 1u - SQ % 2u;      // row of a slice, odd: no bank conflicts
+const SS: u32 = OQ + TQ + 1u - (OQ + TQ) % 2u;   // row of a slice, odd: no bank conflicts
 const DJ: u32 = (DQ + TG - 1u) / TG;    // quads of D per thread
-const RQ: u32 = RO / 4u;
-const OQ: u32 = OWN / 4u;
-const PAIRS: u32 = RO * RX;             // scores per thread
-const SUMS: u32 = RO * DJ;              // vec4s of sums per thread
-const OC: u32 = (OWN * SQ + THREADS - 1u) / THREADS;    // quads on their way per thread:
-const XC: u32 = (OTHER * SQ + THREADS - 1u) / THREADS;  // of own rows, of other rows,
-const PC: u32 = (PART * DQ + THREADS - 1u) / THREADS;   // of a part
+const PAIRS: u32 = RX * RQ;             // vec4s of scores per thread
+const SUMS: u32 = 4u * RQ * DJ;         // vec4s of sums per thread
+const BLOCKS: u32 = (OQ + TQ) * SQ;     // 4×4 blocks of a slice, those of own rows first
+const BC: u32 = (BLOCKS + THREADS - 1u) / THREADS;      // per thread
+const PC: u32 = (PART * DQ + THREADS - 1u) / THREADS;   // quads of a part per thread
+const QLOW: u32 = 2u - SQ % 2u;         // blocks side by side along D
 
 const LOG2E: f32 = 1.4426950408889634;
 const LN2: f32 = 0.6931471805599453;
@@ -74,9 +79,10 @@ struct Rows {
   last: u32,     // stands in for rows after it
 }
 
-// Slices: own rows, then other rows, SS vec4s each. Parts: rows of DQ vec4s.
+// Slices: for each d the quads of own rows, then those of other rows. Parts: rows of
+// DQ vec4s.
 var<workgroup> tile: array<vec4<f32>, TILE>;
-// Weights of a part: for each other row, 4 own rows of each og, OG apart, and so on.
+// Weights of a part: for each other row the quads of own rows.
 var<workgroup> weights: array<vec4<f32>, PART * OQ>;
 
 // A thread's place along own and along other rows. Neighbours share their own rows, and
@@ -89,29 +95,49 @@ fn row_at(rows: Rows, r: u32) -> u32 {
   return rows.base + min(rows.first + r, rows.last) * rows.stride;
 }
 
-// ask_slice reads a slice of both tiles into registers, put_slice stores it.
+// Block is a 4×4 block of a slice: quad q of D, quad `rows` of one tile's rows.
+struct Block {
+  q: u32,
+  rows: u32,
+}
+
+fn block_of(index: u32, quads: u32) -> Block {
+  let rest = index / QLOW;
+  return Block(index % QLOW + QLOW * (rest / quads), rest % quads);
+}
+
+// ask_slice reads a slice of both tiles into registers, put_slice stores it turned.
 fn ask_slice(which: u32, own: Rows, other: Rows, slice: u32, lid: u32, stage: ptr<function, array<vec4<f32>, STAGED>>) {
-  for (var c = 0u; c < OC; c++) { // unroll
+  for (var c = 0u; c < BC; c++) { // unroll
     let e = lid + c * THREADS;
-    (*stage)[c] = own_quad(which, row_at(own, e / SQ), slice * SQ + e % SQ);
-  }
-  for (var c = 0u; c < XC; c++) { // unroll
-    let e = lid + c * THREADS;
-    (*stage)[OC + c] = other_quad(which, row_at(other, e / SQ), slice * SQ + e % SQ);
+    if (e < OQ * SQ) {
+      let at = block_of(e, OQ);
+      for (var n = 0u; n < 4u; n++) { // unroll
+        (*stage)[c * 4u + n] = own_quad(which, row_at(own, at.rows % OG + OG * (4u * (at.rows / OG) + n)), slice * SQ + at.q);
+      }
+    } else {
+      let at = block_of(e - OQ * SQ, TQ);
+      for (var n = 0u; n < 4u; n++) { // unroll
+        (*stage)[c * 4u + n] = other_quad(which, row_at(other, at.rows % TG + TG * (4u * (at.rows / TG) + n)), slice * SQ + at.q);
+      }
+    }
   }
 }
 
 fn put_slice(lid: u32, stage: ptr<function, array<vec4<f32>, STAGED>>) {
-  for (var c = 0u; c < OC; c++) { // unroll
+  for (var c = 0u; c < BC; c++) { // unroll
     let e = lid + c * THREADS;
-    if (OWN * SQ % THREADS == 0u || e < OWN * SQ) {
-      tile[e / SQ * SS + e % SQ] = (*stage)[c];
-    }
-  }
-  for (var c = 0u; c < XC; c++) { // unroll
-    let e = lid + c * THREADS;
-    if (OTHER * SQ % THREADS == 0u || e < OTHER * SQ) {
-      tile[(OWN + e / SQ) * SS + e % SQ] = (*stage)[OC + c];
+    if (BLOCKS % THREADS == 0u || e < BLOCKS) {
+      var at = block_of(e, OQ);
+      if (e >= OQ * SQ) {
+        at = block_of(e - OQ * SQ, TQ);
+        at.rows += OQ;
+      }
+      let to = 4u * at.q * SS + at.rows;
+      tile[to] = vec4<f32>((*stage)[c * 4u].x, (*stage)[c * 4u + 1u].x, (*stage)[c * 4u + 2u].x, (*stage)[c * 4u + 3u].x);
+      tile[to + SS] = vec4<f32>((*stage)[c * 4u].y, (*stage)[c * 4u + 1u].y, (*stage)[c * 4u + 2u].y, (*stage)[c * 4u + 3u].y);
+      tile[to + 2u * SS] = vec4<f32>((*stage)[c * 4u].z, (*stage)[c * 4u + 1u].z, (*stage)[c * 4u + 2u].z, (*stage)[c * 4u + 3u].z);
+      tile[to + 3u * SS] = vec4<f32>((*stage)[c * 4u].w, (*stage)[c * 4u + 1u].w, (*stage)[c * 4u + 2u].w, (*stage)[c * 4u + 3u].w);
     }
   }
 }
@@ -133,20 +159,22 @@ fn put_part(lid: u32, stage: ptr<function, array<vec4<f32>, STAGED>>) {
   }
 }
 
-// dots adds a slice's part to the scores of own rows og + OG·j and other rows
-// tg + TG·i.
-fn dots(og: u32, tg: u32, s: ptr<function, array<f32, PAIRS>>) {
-  var y = array<vec4<f32>, RX>();
-  for (var q0 = 0u; q0 < SQ; q0 += SU) {
-    for (var qu = 0u; qu < SU; qu++) { // unroll
-      let q = q0 + qu;
-      for (var i = 0u; i < RX; i++) { // unroll
-        y[i] = tile[(OWN + tg + TG * i) * SS + q];
+// dots adds a slice's part to the scores.
+fn dots(og: u32, tg: u32, s: ptr<function, array<vec4<f32>, PAIRS>>) {
+  var x = array<vec4<f32>, RQ>();
+  for (var k0 = 0u; k0 < 4u * SQ; k0 += KU) {
+    for (var ku = 0u; ku < KU; ku++) { // unroll
+      let k = k0 + ku;
+      for (var g = 0u; g < RQ; g++) { // unroll
+        x[g] = tile[k * SS + og + OG * g];
       }
-      for (var j = 0u; j < RO; j++) { // unroll
-        let x = tile[(og + OG * j) * SS + q];
-        for (var i = 0u; i < RX; i++) { // unroll
-          (*s)[i * RO + j] = fma(x.x, y[i].x, fma(x.y, y[i].y, fma(x.z, y[i].z, fma(x.w, y[i].w, (*s)[i * RO + j]))));
+      for (var m = 0u; m < XQ; m++) { // unroll
+        let y = tile[k * SS + OQ + tg + TG * m];
+        for (var g = 0u; g < RQ; g++) { // unroll
+          (*s)[m * 4u * RQ + g] = fma(vec4<f32>(y.x), x[g], (*s)[m * 4u * RQ + g]);
+          (*s)[(m * 4u + 1u) * RQ + g] = fma(vec4<f32>(y.y), x[g], (*s)[(m * 4u + 1u) * RQ + g]);
+          (*s)[(m * 4u + 2u) * RQ + g] = fma(vec4<f32>(y.z), x[g], (*s)[(m * 4u + 2u) * RQ + g]);
+          (*s)[(m * 4u + 3u) * RQ + g] = fma(vec4<f32>(y.w), x[g], (*s)[(m * 4u + 3u) * RQ + g]);
         }
       }
     }
@@ -155,9 +183,9 @@ fn dots(og: u32, tg: u32, s: ptr<function, array<f32, PAIRS>>) {
 
 // scores multiplies own by other rows. Slice 0 is on its way at the start; at the
 // end what `then` says.
-fn scores(which: u32, then: u32, own: Rows, other: Rows, lid: u32, stage: ptr<function, array<vec4<f32>, STAGED>>, s: ptr<function, array<f32, PAIRS>>) {
+fn scores(which: u32, then: u32, own: Rows, other: Rows, lid: u32, stage: ptr<function, array<vec4<f32>, STAGED>>, s: ptr<function, array<vec4<f32>, PAIRS>>) {
   for (var n = 0u; n < PAIRS; n++) { // unroll
-    (*s)[n] = 0.0;
+    (*s)[n] = vec4<f32>();
   }
   for (var slice = 0u; slice < SLICES; slice++) {
     workgroupBarrier();
@@ -174,8 +202,13 @@ fn scores(which: u32, then: u32, own: Rows, other: Rows, lid: u32, stage: ptr<fu
   }
 }
 
-// sums adds a part's rows, each times its weights, to the sums: own row
-// og + OG·(4·g + n), quad tg + TG·m in sum[(m·RQ + g)·4 + n].
+// own_rows are the four own rows of a quad of a thread.
+fn own_rows(row0: u32, og: u32, g: u32) -> vec4<u32> {
+  return vec4<u32>(row0 + og + OG * 4u * g) + vec4<u32>(0u, OG, 2u * OG, 3u * OG);
+}
+
+// sums adds a part's rows, each times its weights, to the sums: own row n of
+// quad g and quad tg + TG·m of D are sum[(m·RQ + g)·4 + n].
 fn sums(og: u32, tg: u32, sum: ptr<function, array<vec4<f32>, SUMS>>) {
   var w = array<vec4<f32>, RQ>();
   for (var r0 = 0u; r0 < PART; r0 += RU) {
@@ -306,23 +339,25 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   let pre = dims.scale * LOG2E;
   let og = own_group(lid);
   let tg = other_group(lid);
-  var row_first = array<u32, RO>();
+  var row_first = array<vec4<u32>, RQ>();
   var first_key = 0u;
   if (HAS_DOC) {
     first_key = u32(doc_start[b * dims.t + row0]);
-    for (var j = 0u; j < RO; j++) { // unroll
-      row_first[j] = u32(doc_start[b * dims.t + min(row0 + og + OG * j, last_row)]);
+    for (var g = 0u; g < RQ; g++) { // unroll
+      for (var n = 0u; n < 4u; n++) { // unroll
+        row_first[g][n] = u32(doc_start[b * dims.t + min(own_rows(row0, og, g)[n], last_row)]);
+      }
     }
   }
   let own = Rows((b * dims.t * dims.h + h) * D, dims.h * D, row0, last_row);
   var other = Rows((b * dims.t * dims.kvh + kv) * D, dims.kvh * D, first_key / OTHER * OTHER, last_row);
   var stage = array<vec4<f32>, STAGED>();
-  var s = array<f32, PAIRS>();
+  var s = array<vec4<f32>, PAIRS>();
   var o = array<vec4<f32>, SUMS>();
-  var sum = array<f32, RO>();
-  var top = array<f32, RO>();
-  for (var j = 0u; j < RO; j++) { // unroll
-    top[j] = NO_TOP;
+  var sum = array<vec4<f32>, RQ>();
+  var top = array<vec4<f32>, RQ>();
+  for (var g = 0u; g < RQ; g++) { // unroll
+    top[g] = vec4<f32>(NO_TOP);
   }
   if (lid == 0u) {
     atomicStore(&raised, 0u);
@@ -335,24 +370,27 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     }
     if (HAS_DOC || other.first + OTHER > row0 + 1u) {
       for (var i = 0u; i < RX; i++) { // unroll
-        let key = other.first + tg + TG * i;
-        for (var j = 0u; j < RO; j++) { // unroll
-          s[i * RO + j] = select(s[i * RO + j], NEG_INF, key > row0 + og + OG * j || (HAS_DOC && key < row_first[j]));
+        let key = vec4<u32>(other.first + tg + TG * i);
+        for (var g = 0u; g < RQ; g++) { // unroll
+          var hidden = key > own_rows(row0, og, g);
+          if (HAS_DOC) {
+            hidden = hidden | (key < row_first[g]);
+          }
+          s[i * RQ + g] = select(s[i * RQ + g], vec4<f32>(NEG_INF), hidden);
         }
       }
     }
-    var rises = false;
+    var rise = NEG_INF;
     for (var g = 0u; g < RQ; g++) { // unroll
       var high = vec4<f32>(NEG_INF);
       for (var i = 0u; i < RX; i++) { // unroll
-        high = max(high, vec4<f32>(s[i * RO + g * 4u], s[i * RO + g * 4u + 1u], s[i * RO + g * 4u + 2u], s[i * RO + g * 4u + 3u]));
+        high = max(high, s[i * RQ + g]);
       }
       weights[tg * OQ + og + OG * g] = high;
-      for (var n = 0u; n < 4u; n++) { // unroll
-        rises = rises || high[n] > top[g * 4u + n] + SLACK;
-      }
+      let above = high - top[g];
+      rise = max(rise, max(max(above.x, above.y), max(above.z, above.w)));
     }
-    if (rises) {
+    if (rise > SLACK) {
       atomicStore(&raised, turn);
     }
     workgroupBarrier();
@@ -362,22 +400,21 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         for (var t = 0u; t < TG; t++) {
           high = max(high, weights[t * OQ + og + OG * g]);
         }
-        for (var n = 0u; n < 4u; n++) { // unroll
-          if (high[n] > top[g * 4u + n] + SLACK) {
-            let shrink = exp2(top[g * 4u + n] - high[n]);
-            top[g * 4u + n] = high[n];
-            sum[g * 4u + n] *= shrink;
-            for (var m = 0u; m < DJ; m++) { // unroll
-              o[(m * RQ + g) * 4u + n] *= shrink;
-            }
+        high = select(top[g], high, high - top[g] > vec4<f32>(SLACK));
+        let shrink = exp2(top[g] - high);
+        top[g] = high;
+        sum[g] *= shrink;
+        for (var m = 0u; m < DJ; m++) { // unroll
+          for (var n = 0u; n < 4u; n++) { // unroll
+            o[(m * RQ + g) * 4u + n] *= shrink[n];
           }
         }
       }
     }
     for (var i = 0u; i < RX; i++) { // unroll
-      for (var j = 0u; j < RO; j++) { // unroll
-        s[i * RO + j] = exp2(s[i * RO + j] - top[j]);
-        sum[j] += s[i * RO + j];
+      for (var g = 0u; g < RQ; g++) { // unroll
+        s[i * RQ + g] = exp2(s[i * RQ + g] - top[g]);
+        sum[g] += s[i * RQ + g];
       }
     }
     var next = other;
@@ -387,9 +424,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
       put_part(lid, &stage);
       for (var i = 0u; i < PI; i++) { // unroll
         for (var g = 0u; g < RQ; g++) { // unroll
-          weights[(tg + TG * i) * OQ + og + OG * g] = vec4<f32>(
-            s[(part * PI + i) * RO + g * 4u], s[(part * PI + i) * RO + g * 4u + 1u],
-            s[(part * PI + i) * RO + g * 4u + 2u], s[(part * PI + i) * RO + g * 4u + 3u]);
+          weights[(tg + TG * i) * OQ + og + OG * g] = s[(part * PI + i) * RQ + g];
         }
       }
       workgroupBarrier();
@@ -405,7 +440,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   // The sums of a row's threads.
   workgroupBarrier();
   for (var g = 0u; g < RQ; g++) { // unroll
-    weights[tg * OQ + og + OG * g] = vec4<f32>(sum[g * 4u], sum[g * 4u + 1u], sum[g * 4u + 2u], sum[g * 4u + 3u]);
+    weights[tg * OQ + og + OG * g] = sum[g];
   }
   workgroupBarrier();
   for (var g = 0u; g < RQ; g++) { // unroll
@@ -414,13 +449,13 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
       whole += weights[t * OQ + og + OG * g];
     }
     for (var n = 0u; n < 4u; n++) { // unroll
-      let row = row0 + og + OG * (g * 4u + n);
+      let row = own_rows(row0, og, g)[n];
       if (row <= last_row) {
         for (var m = 0u; m < DJ; m++) { // unroll
           store_out(own.base + row * own.stride, tg + TG * m, o[(m * RQ + g) * 4u + n] / whole[n]);
         }
         if (tg == 0u) {
-          lse[(b * dims.h + h) * dims.t + row] = (top[g * 4u + n] + log2(whole[n])) * LN2;
+          lse[(b * dims.h + h) * dims.t + row] = (top[g][n] + log2(whole[n])) * LN2;
         }
       }
     }
@@ -537,13 +572,18 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   let pre = dims.scale * LOG2E;
   let og = own_group(lid);
   let tg = other_group(lid);
-  var row_stats = array<vec2<f32>, RO>();
-  var row_first = array<u32, RO>();
-  for (var j = 0u; j < RO; j++) { // unroll
-    let row = min(row0 + og + OG * j, last_row);
-    row_stats[j] = stats[(b * dims.h + h) * dims.t + row];
-    if (HAS_DOC) {
-      row_first[j] = u32(doc_start[b * dims.t + row]);
+  var row_lse = array<vec4<f32>, RQ>();
+  var row_delta = array<vec4<f32>, RQ>();
+  var row_first = array<vec4<u32>, RQ>();
+  for (var g = 0u; g < RQ; g++) { // unroll
+    for (var n = 0u; n < 4u; n++) { // unroll
+      let row = min(own_rows(row0, og, g)[n], last_row);
+      let st = stats[(b * dims.h + h) * dims.t + row];
+      row_lse[g][n] = st.x;
+      row_delta[g][n] = st.y;
+      if (HAS_DOC) {
+        row_first[g][n] = u32(doc_start[b * dims.t + row]);
+      }
     }
   }
   var first_key = 0u;
@@ -553,23 +593,27 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   let own = Rows((b * dims.t * dims.h + h) * D, dims.h * D, row0, last_row);
   var other = Rows((b * dims.t * dims.kvh + kv) * D, dims.kvh * D, first_key / OTHER * OTHER, last_row);
   var stage = array<vec4<f32>, STAGED>();
-  var s = array<f32, PAIRS>();
-  var dp = array<f32, PAIRS>();
+  var s = array<vec4<f32>, PAIRS>();
+  var dp = array<vec4<f32>, PAIRS>();
   var sum = array<vec4<f32>, SUMS>();
   ask_slice(0u, own, other, 0u, lid, &stage);
   while (other.first <= last_row) {
     scores(0u, THEN_SLICE, own, other, lid, &stage, &s);
     scores(1u, 0u, own, other, lid, &stage, &dp);
     for (var i = 0u; i < RX; i++) { // unroll
-      for (var j = 0u; j < RO; j++) { // unroll
-        dp[i * RO + j] = exp2(fma(s[i * RO + j], pre, -row_stats[j].x)) * (dp[i * RO + j] - row_stats[j].y);
+      for (var g = 0u; g < RQ; g++) { // unroll
+        dp[i * RQ + g] = exp2(fma(s[i * RQ + g], vec4<f32>(pre), -row_lse[g])) * (dp[i * RQ + g] - row_delta[g]);
       }
     }
     if (HAS_DOC || other.first + OTHER > row0 + 1u) {
       for (var i = 0u; i < RX; i++) { // unroll
-        let key = other.first + tg + TG * i;
-        for (var j = 0u; j < RO; j++) { // unroll
-          dp[i * RO + j] = select(dp[i * RO + j], 0.0, key > row0 + og + OG * j || (HAS_DOC && key < row_first[j]));
+        let key = vec4<u32>(other.first + tg + TG * i);
+        for (var g = 0u; g < RQ; g++) { // unroll
+          var hidden = key > own_rows(row0, og, g);
+          if (HAS_DOC) {
+            hidden = hidden | (key < row_first[g]);
+          }
+          dp[i * RQ + g] = select(dp[i * RQ + g], vec4<f32>(), hidden);
         }
       }
     }
@@ -580,9 +624,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
       put_part(lid, &stage);
       for (var i = 0u; i < PI; i++) { // unroll
         for (var g = 0u; g < RQ; g++) { // unroll
-          weights[(tg + TG * i) * OQ + og + OG * g] = vec4<f32>(
-            dp[(part * PI + i) * RO + g * 4u], dp[(part * PI + i) * RO + g * 4u + 1u],
-            dp[(part * PI + i) * RO + g * 4u + 2u], dp[(part * PI + i) * RO + g * 4u + 3u]);
+          weights[(tg + TG * i) * OQ + og + OG * g] = dp[(part * PI + i) * RQ + g];
         }
       }
       workgroupBarrier();
@@ -597,7 +639,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   }
   for (var g = 0u; g < RQ; g++) { // unroll
     for (var n = 0u; n < 4u; n++) { // unroll
-      let row = row0 + og + OG * (g * 4u + n);
+      let row = own_rows(row0, og, g)[n];
       if (row <= last_row) {
         for (var m = 0u; m < DJ; m++) { // unroll
           store_dq(own.base + row * own.stride, tg + TG * m, sum[(m * RQ + g) * 4u + n] * dims.scale);
@@ -747,8 +789,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   var head = kv * share;
   var other = Rows((b * dims.t * dims.h + head) * D, dims.h * D, first_row, dims.t - 1u);
   var stage = array<vec4<f32>, STAGED>();
-  var s = array<f32, PAIRS>();
-  var dp = array<f32, PAIRS>();
+  var s = array<vec4<f32>, PAIRS>();
+  var dp = array<vec4<f32>, PAIRS>();
   var sum_k = array<vec4<f32>, SUMS>();
   var sum_v = array<vec4<f32>, SUMS>();
   var row_stats = array<vec2<f32>, RX>();
@@ -760,9 +802,9 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     scores(0u, THEN_SLICE, own, other, lid, &stage, &s);
     scores(1u, 1u, own, other, lid, &stage, &dp);
     for (var i = 0u; i < RX; i++) { // unroll
-      for (var j = 0u; j < RO; j++) { // unroll
-        s[i * RO + j] = exp2(fma(s[i * RO + j], pre, -row_stats[i].x));
-        dp[i * RO + j] = s[i * RO + j] * (dp[i * RO + j] - row_stats[i].y);
+      for (var g = 0u; g < RQ; g++) { // unroll
+        s[i * RQ + g] = exp2(fma(s[i * RQ + g], vec4<f32>(pre), vec4<f32>(-row_stats[i].x)));
+        dp[i * RQ + g] = s[i * RQ + g] * (dp[i * RQ + g] - row_stats[i].y);
       }
     }
     if (HAS_DOC || other.first < last_key || other.first + OTHER > dims.t) {
@@ -772,11 +814,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         if (HAS_DOC) {
           row_first = u32(doc_start[b * dims.t + min(row, other.last)]);
         }
-        for (var j = 0u; j < RO; j++) { // unroll
-          let key = key0 + og + OG * j;
-          let hidden = key > row || row > other.last || key < row_first;
-          s[i * RO + j] = select(s[i * RO + j], 0.0, hidden);
-          dp[i * RO + j] = select(dp[i * RO + j], 0.0, hidden);
+        for (var g = 0u; g < RQ; g++) { // unroll
+          let key = own_rows(key0, og, g);
+          let hidden = (key > vec4<u32>(row)) | (key < vec4<u32>(row_first)) | vec4<bool>(row > other.last);
+          s[i * RQ + g] = select(s[i * RQ + g], vec4<f32>(), hidden);
+          dp[i * RQ + g] = select(dp[i * RQ + g], vec4<f32>(), hidden);
         }
       }
     }
@@ -785,9 +827,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
       put_part(lid, &stage);
       for (var i = 0u; i < PI; i++) { // unroll
         for (var g = 0u; g < RQ; g++) { // unroll
-          weights[(tg + TG * i) * OQ + og + OG * g] = vec4<f32>(
-            s[(part * PI + i) * RO + g * 4u], s[(part * PI + i) * RO + g * 4u + 1u],
-            s[(part * PI + i) * RO + g * 4u + 2u], s[(part * PI + i) * RO + g * 4u + 3u]);
+          weights[(tg + TG * i) * OQ + og + OG * g] = s[(part * PI + i) * RQ + g];
         }
       }
       workgroupBarrier();
@@ -810,9 +850,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
       put_part(lid, &stage);
       for (var i = 0u; i < PI; i++) { // unroll
         for (var g = 0u; g < RQ; g++) { // unroll
-          weights[(tg + TG * i) * OQ + og + OG * g] = vec4<f32>(
-            dp[(part * PI + i) * RO + g * 4u], dp[(part * PI + i) * RO + g * 4u + 1u],
-            dp[(part * PI + i) * RO + g * 4u + 2u], dp[(part * PI + i) * RO + g * 4u + 3u]);
+          weights[(tg + TG * i) * OQ + og + OG * g] = dp[(part * PI + i) * RQ + g];
         }
       }
       workgroupBarrier();
@@ -827,7 +865,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
   }
   for (var g = 0u; g < RQ; g++) { // unroll
     for (var n = 0u; n < 4u; n++) { // unroll
-      let key = key0 + og + OG * (g * 4u + n);
+      let key = own_rows(key0, og, g)[n];
       if (key <= last_key) {
         for (var m = 0u; m < DJ; m++) { // unroll
           store_dk(own.base + key * own.stride, tg + TG * m, sum_k[(m * RQ + g) * 4u + n] * dims.scale);
