@@ -38,21 +38,23 @@ func (s attentionShape) fits(dq int, l gpu.Limits) bool {
 	return s.threads() <= l.Invocations && s.bytes(dq) <= l.WorkgroupMemory
 }
 
-// attentionTile chooses tiles for heads of dq quads. A thread has 16·RQ·ceil(DQ/TG)
-// registers of sums and 16·RQ·XQ of scores, twice that for dK and dV; so there are
-// fewer own rows for large heads. What does not fit the device is cut down: parts of
-// the sums first, then slices, then threads. A software GPU gets little to compile.
-func (b *Backend) attentionTile(dq int) attentionShape {
-	l := b.dev.Limits()
+// attentionTile chooses tiles for heads of dq quads; twice says that the kernel has two
+// sums, dK and dV. A thread has 16·RQ·ceil(DQ/TG) registers of a sum and 16·RQ·XQ of
+// scores; so there are fewer own rows for large heads. What does not fit the device
+// is cut down: parts of the sums first, then slices, then threads. A software GPU gets
+// little to compile.
+func attentionTile(dq int, twice, software bool, l gpu.Limits) attentionShape {
 	s := attentionShape{og: 8, tg: 16, rq: 2, xq: 1, pi: 2, sq: min(4, dq), ku: 16, ru: 8}
+	switch {
+	case software:
+		s = attentionShape{og: 16, tg: 8, rq: 1, xq: 1, pi: 4, sq: s.sq, ku: 1, ru: 1}
+	case dq > 16:
+		s.rq = 1
+	case dq > 8 && !twice:
+		s.og, s.tg, s.rq, s.xq = 16, 8, 1, 2
+	}
 	for s.tg > 4 && s.tg/2 >= dq {
 		s.tg, s.og = s.tg/2, s.og*2
-	}
-	if dq > s.tg {
-		s.rq = 1
-	}
-	if b.dev.Info().Kind == gpu.Software {
-		s = attentionShape{og: 8, tg: min(s.tg, 8), rq: 1, xq: 1, pi: 4, sq: s.sq, ku: 1, ru: 1}
 	}
 	for !s.fits(dq, l) && s.threads()*s.pi*s.sq > 1 {
 		switch {
@@ -77,10 +79,15 @@ func gcd(a, b int) int {
 	return a
 }
 
+// attentionTile is the shape for the device.
+func (b *Backend) attentionTile(dq int, twice bool) attentionShape {
+	return attentionTile(dq, twice, b.dev.Info().Kind == gpu.Software, b.dev.Limits())
+}
+
 // attentionKernel finds a kernel of 05_attention.wgsl for a head size, in a shape.
 func (b *Backend) attentionKernel(name string, d int, doc bool, fixed *attentionShape) (*kernel, attentionShape) {
 	dq := ceil(d, 4)
-	s := b.attentionTile(dq)
+	s := b.attentionTile(dq, name == "attention_backward_dkdv")
 	if fixed != nil {
 		s = *fixed
 	}
@@ -118,14 +125,19 @@ func (b *Backend) Attention(a op.Attention) error {
 		c.inOr(a.DocStart)
 		c.out(a.Out)
 		c.out(a.LSE)
-		c.attentionDims(a.Q, a.K, first, a.Scale)
+		c.tileDims(a.Q, a.K, first, a.Scale, s)
 		return c.groups(n)
 	})
 }
 
-// attentionDims binds the sizes that forward and backward share.
+// attentionDims binds the sizes that forward and backward share, tileDims for a kernel
+// of 05_attention.wgsl in a shape.
 func (c *call) attentionDims(q, k op.Tensor, first int, scale float32) {
 	c.words(uint32(q.Dims[0]), uint32(q.Dims[1]), uint32(q.Dims[2]), uint32(k.Dims[2]), uint32(first), floatBits(scale))
+}
+
+func (c *call) tileDims(q, k op.Tensor, first int, scale float32, s attentionShape) {
+	c.words(uint32(q.Dims[0]), uint32(q.Dims[1]), uint32(q.Dims[2]), uint32(k.Dims[2]), uint32(first), floatBits(scale), uint32(s.part()))
 }
 
 // slices runs a 1-D kernel of n workgroups in parts that stay within the
@@ -176,7 +188,7 @@ func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 		c := b.begin(k)
 		operands(c)
 		c.out(a.DQ)
-		c.attentionDims(a.Q, a.K, first, a.Scale)
+		c.tileDims(a.Q, a.K, first, a.Scale, s)
 		return c.groups(n)
 	})
 	if err != nil {
@@ -190,7 +202,7 @@ func (b *Backend) AttentionBackward(a op.AttentionBackward) error {
 		operands(c)
 		c.out(a.DK)
 		c.out(a.DV)
-		c.attentionDims(a.Q, a.K, first, a.Scale)
+		c.tileDims(a.Q, a.K, first, a.Scale, s)
 		return c.groups(n)
 	})
 }

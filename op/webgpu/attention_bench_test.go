@@ -11,9 +11,10 @@ import (
 
 // attentionBenchShapes are compared where TEZGAH_BENCH_TILES names no others.
 func attentionBenchShapes() (list []attentionShape) {
-	for _, s := range [][7]int{{8, 16, 2, 1, 2, 4, 16}, {8, 16, 2, 1, 1, 4, 16}, {8, 16, 2, 1, 1, 4, 4}, {8, 16, 2, 1, 1, 8, 16}, {8, 16, 1, 1, 1, 4, 16},
-		{8, 16, 1, 2, 1, 4, 16}, {16, 8, 1, 2, 2, 4, 16}, {16, 8, 2, 1, 2, 4, 16}, {8, 8, 2, 2, 2, 4, 16}} {
-		list = append(list, attentionShape{s[0], s[1], s[2], s[3], s[4], s[5], s[6], 8})
+	for _, s := range [][8]int{{8, 16, 2, 1, 2, 4, 16, 4}, {8, 16, 2, 1, 2, 4, 16, 16}, {8, 16, 2, 1, 2, 4, 16, 32}, {8, 16, 2, 1, 1, 4, 16, 8},
+		{8, 16, 2, 1, 1, 8, 16, 8}, {16, 8, 1, 2, 2, 4, 16, 4}, {16, 8, 1, 2, 2, 4, 16, 8}, {16, 8, 1, 2, 4, 4, 16, 8}, {16, 8, 1, 2, 2, 8, 16, 8},
+		{16, 8, 2, 2, 1, 4, 16, 8}, {16, 8, 2, 2, 2, 4, 16, 8}, {8, 16, 2, 2, 1, 4, 16, 8}, {16, 8, 1, 2, 1, 4, 16, 8}} {
+		list = append(list, attentionShape{s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]})
 	}
 	return list
 }
@@ -43,7 +44,7 @@ func BenchmarkAttention(tb *testing.B) {
 		list = parseAttentionShapes(tb, text)
 	}
 	list = slices.DeleteFunc(list, func(s attentionShape) bool { return !s.fits(dq, b.dev.Limits()) })
-	list = slices.Insert(list, 0, b.attentionTile(dq))
+	list = slices.Insert(list, 0, b.attentionTile(dq, false), b.attentionTile(dq, true))
 	for i, s := range list { // compiles all, so that the GPU is busy afterwards
 		b.forward, b.backwardQ, b.backwardKV = &s, &s, &s
 		if err := errors.Join(a.forward(), a.backward()); err != nil {

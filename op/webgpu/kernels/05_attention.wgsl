@@ -69,6 +69,7 @@ struct AttentionDims {
   kvh: u32,
   first: u32,    // first workgroup of this dispatch
   scale: f32,
+  part: u32,     // PART, kept from the driver, which would write out all of `sums`
 }
 
 // Rows are a tile's rows in two tensors of equal shape, told apart by `which`.
@@ -211,7 +212,7 @@ fn own_rows(row0: u32, og: u32, g: u32) -> vec4<u32> {
 // quad g and quad tg + TG·m of D are sum[(m·RQ + g)·4 + n].
 fn sums(og: u32, tg: u32, sum: ptr<function, array<vec4<f32>, SUMS>>) {
   var w = array<vec4<f32>, RQ>();
-  for (var r0 = 0u; r0 < PART; r0 += RU) {
+  for (var r0 = 0u; r0 < dims.part; r0 += RU) {
     for (var ru = 0u; ru < RU; ru++) { // unroll
       let r = r0 + ru;
       for (var g = 0u; g < RQ; g++) { // unroll
