@@ -45,9 +45,8 @@ func suite(t *testing.T, o gpu.Options, bo Options, only func(name string) bool)
 // slowInBrowser reports whether a case of attention is left out in a browser, which
 // keeps no compiled kernel from the run before and takes several seconds for each
 // head size, a third of the suite's time for these. They are kernels that other cases
-// compile with another constant: D 64 with documents holds q in registers as 48, 80
-// and 96 do, D 128 does not, and without documents there are D 2, 8, 16, 32 and 128. All
-// head sizes run on Vulkan.
+// compile with another constant: with documents there are D 2, 16 and 64, without D 2,
+// 8, 16, 32 and 128. All head sizes run on Vulkan.
 func slowInBrowser(name string) bool {
 	if !strings.HasPrefix(name, "attention") {
 		return false
