@@ -1,7 +1,7 @@
 // The gradients of attention's keys and values on matrix units: dv (B, T, KVH, D) =
 // Σ p·dout and dk = scale·Σ ds·q, over all queries that see a key, of all heads that
 // read its head; p and ds as in attention_dq. See attention.glsl for how,
-// 10_backward_attention.wgsl for the plain twin. q, dout (B, T, H, D), k, v
+// 05_attention.wgsl for the plain twin. q, dout (B, T, H, D), k, v
 // (B, T, KVH, D), stats (B, H, T): lse·log2(e) and delta, doc_start (B, T).
 //
 // Own rows: keys and values; other rows: queries and their dout, head after head,

@@ -1,6 +1,6 @@
 // The gradient of attention's queries on matrix units: dq (B, T, H, D) =
 // scale·Σ_keys ds·k with ds = p·(dout·v − delta) and p = exp2(score − lse); see
-// attention.glsl for how, 10_backward_attention.wgsl for the plain twin. q, dout
+// attention.glsl for how, 05_attention.wgsl for the plain twin. q, dout
 // (B, T, H, D), k, v (B, T, KVH, D), lse (B, H, T), doc_start (B, T). What out
 // (B, T, H, D) is for: delta = Σ_d dout·out of a row, which is written to stats
 // (B, H, T), behind lse·log2(e), for attention_dkdv. With TURNED, dq is turned back by
