@@ -16,6 +16,7 @@ import (
 type matrixUnits struct {
 	fragments       map[tensor.DType]matrix.Fragment // what the device multiplies
 	rounding        tensor.DType                     // F32: off
+	splits          bool                             // bfloat16 results are rounded by splitting
 	converted       conversions
 	tiles           map[matrixShape]matrix.Tile           // chosen
 	disk            map[string]string                     // shape to tile, kept on disk
@@ -39,6 +40,7 @@ func (b *Backend) findMatrixUnits() {
 			}
 		}
 	}
+	b.chooseRounding()
 }
 
 // fragment picks the largest shape whose dimensions divide a tile's parts.

@@ -238,3 +238,44 @@ func TestAttentionProbeBites(t *testing.T) {
 		}
 	}
 }
+
+// TestProductsRoundToNearest stores sums that are hard to round in 16 bits, to bfloat16
+// in both ways. Some drivers' own conversions cut bits off.
+func TestProductsRoundToNearest(t *testing.T) {
+	b := matrixBackend(t)
+	defer b.Close()
+	found := b.matrix.splits
+	t.Logf("bfloat16 is rounded by splitting: %v", found)
+	for _, input := range b.Rounding() {
+		for _, splits := range []bool{false, found} {
+			b.matrix.splits = splits
+			if err := b.tryRounding(input); err != nil {
+				t.Errorf("by splitting %v: %v", splits, err)
+			}
+		}
+	}
+}
+
+// TestRoundingProbeBites: other ways of rounding do not pass.
+func TestRoundingProbeBites(t *testing.T) {
+	parts := hardToRound(0x1p-8, 0x1.FEp111)
+	for name, round := range map[string]func(x float32) uint16{
+		"cut off":      func(x float32) uint16 { return uint16(math.Float32bits(x) >> 16) },
+		"ties upwards": func(x float32) uint16 { return uint16((math.Float32bits(x) + 0x8000) >> 16) },
+		"NaN hidden": func(x float32) uint16 {
+			if x != x {
+				return 0
+			}
+			return tensor.ToBF16(x)
+		},
+		"": tensor.ToBF16,
+	} {
+		var got []float32
+		for _, p := range parts {
+			got = append(got, tensor.FromBF16(round(p[0]+p[1])))
+		}
+		if err := checkRounding(tensor.BF16, parts, got); (err == nil) != (name == "") {
+			t.Errorf("rounding %q: %v", name, err)
+		}
+	}
+}

@@ -305,8 +305,9 @@ const matrixProductName = "matrix_product_"
 
 // matrixKernel finds the kernel of a tile and a form.
 func (b *Backend) matrixKernel(t matrix.Tile, f productForm) *kernel {
+	splits := bit(b.matrix.splits && f.input == tensor.BF16)
 	v := variant{name: "matrix_product", c: [10]int32{int32(t.BM), int32(t.BN), int32(t.BK), int32(t.WM), int32(t.WN),
-		bit(f.input == tensor.BF16) | bit(f.turnedA)<<1 | bit(f.turnedB)<<2 | bit(f.gated)<<3 | bit(f.gelu)<<4,
+		bit(f.input == tensor.BF16) | bit(f.turnedA)<<1 | bit(f.turnedB)<<2 | bit(f.gated)<<3 | bit(f.gelu)<<4 | splits<<5,
 		int32(f.pairs), int32(f.group), int32(f.halves) | int32(f.turned)<<8 | int32(f.head)<<16}}
 	k := b.kernel(v, nil)
 	if k.module == nil {
@@ -314,7 +315,7 @@ func (b *Backend) matrixKernel(t matrix.Tile, f productForm) *kernel {
 		fragment := b.matrix.fragments[f.input]
 		code, _ := matrix.Module("matmul", matrixInput(f.input)) // embedded; a test reads them all
 		k.module = &gpu.Module{Code: code, Entry: "main", Subgroup: fragment.Threads, Slots: f.slots(),
-			Constants: append(t.Constants(fragment), f.constants()...)}
+			Constants: append(append(t.Constants(fragment), f.constants()...), uint32(splits))}
 	}
 	return k
 }

@@ -46,6 +46,7 @@ layout(constant_id = 14) const bool GATED = false; // PAIRS and GROUP are 1, mod
 layout(constant_id = 15) const bool GELU = false;  // instead of SiLU
 layout(constant_id = 16) const uint HEAD = 8;   // a multiple of 8; WN is one of HEAD
 layout(constant_id = 17) const uint TURNED = 0; // bit i: C of product i is turned; mode is 0, r the angles
+layout(constant_id = 18) const bool SPLITS = false; // bfloat16 by splitting: the launcher has tried it
 layout(constant_id = 0) const uint THREADS = 128; // those of a subgroup for each part
 layout(local_size_x_id = 0) in;
 
@@ -204,11 +205,19 @@ void multiply(uint subRow, uint subCol) {
 }
 
 // narrow rounds to 16 bits, to nearest, ties to even; NaN stays NaN. A conversion would
-// do for f16 only: NVIDIA's driver cuts bits off for bfloat16. Dekker's splitting (1971)
-// leaves the eight upper bits of a float32, rounded so; it takes three steps where
-// integers take eight. Beyond 2¹²⁸/65537 = 5.2e33 it gives NaN, below 2⁻¹²⁶ perhaps 0.
+// do for f16 only: NVIDIA's driver cuts bits off for bfloat16. With SPLITS Dekker's
+// splitting (1971) leaves the eight upper bits of a float32, rounded so, in three steps
+// where integers take eight; beyond 2¹²⁸/65537 = 5.2e33 it gives NaN, below 2⁻¹²⁶
+// perhaps 0.
 #ifdef BF16
+uint near16(float x) {
+  uint v = floatBitsToUint(x);
+  if ((v & 0x7fffffffu) > 0x7f800000u) return v >> 16 | 0x40u; // rounding could end a NaN
+  return (v + 0x7fffu + (v >> 16 & 1u)) >> 16;
+}
+uint pair(float x, float y) { return near16(x) | near16(y) << 16; }
 uvec2 narrow(vec4 v) {
+  if (!SPLITS) return uvec2(pair(v.x, v.y), pair(v.z, v.w));
   precise vec4 c = v * 65537.0;
   precise vec4 low = c - v;
   precise vec4 high = c - low;
