@@ -287,7 +287,6 @@ func adamw() *function {
 		denom := s.assign(v, invBias2, f32x4Mul, f32x4Sqrt, eps, f32x4Add)
 		w = s.assign(w, decay, w, f32x4Mul, f32x4Sub, step, m, denom, f32x4Div, f32x4Mul, f32x4Sub)
 		a.store(0, w)
-		a.store(1, s.assign(func() { s.vi(0) }))
 		a.store(2, m)
 		a.store(3, v)
 	})
