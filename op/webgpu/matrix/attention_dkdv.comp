@@ -203,7 +203,8 @@ void main() {
   if (!TURNED && n < ND) { \
     SUM whole = gk[r * ND + n % ND] * scale; \
     STORE_ROWS(whole, dk, to + n * XN, 8 * kvStride, mine + r * XM) \
-  } \
+  }
+#define FINISH_TURNED(n) \
   if (TURNED && n < ND / 2) { \
     SUM left = gk[r * ND + n % ND] * scale, right = gk[r * ND + (n + ND / 2) % ND] * scale; \
     TURN_BACK(left, right, mine + r * XM, n * XN) \
@@ -214,5 +215,6 @@ void main() {
     uint to = 8 * (kvBase + (mine + r * XM) * kvStride);
     FINISH(0) FINISH(1) FINISH(2) FINISH(3) FINISH(4) FINISH(5) FINISH(6) FINISH(7)
     FINISH(8) FINISH(9) FINISH(10) FINISH(11) FINISH(12) FINISH(13) FINISH(14) FINISH(15)
+    FINISH_TURNED(0) FINISH_TURNED(1) FINISH_TURNED(2) FINISH_TURNED(3) FINISH_TURNED(4) FINISH_TURNED(5) FINISH_TURNED(6) FINISH_TURNED(7)
   }
 }

@@ -24,7 +24,7 @@ layout(set = 0, binding = 5) readonly buffer LSE_ { float lse[]; };
 layout(set = 0, binding = 6) readonly buffer Doc_ { int doc_start[]; }; // not read unless HAS_DOC
 layout(set = 0, binding = 7) readonly buffer Angles_ { float angles[]; }; // not read unless TURNED
 layout(set = 0, binding = 8) buffer DQ_ { float dq[]; };
-layout(set = 0, binding = 8) buffer Halves_ { uvec4 halves[]; }; // dq with HALF_RESULT
+layout(set = 0, binding = 8) buffer Halves_ { uvec4 halves[]; }; // dq with TURNED and HALF_RESULT
 layout(set = 0, binding = 9) writeonly buffer Stats_ { vec2 stats[]; };
 
 shared float seen[TILE];    // the first key that a query sees
@@ -206,8 +206,9 @@ void main() {
 #define FINISH(n) \
   if (!TURNED && n < ND) { \
     SUM whole = g[r * ND + n % ND] * scale; \
-    STORE(whole, dq, halves, to + n * XN, 8 * qStride, mine + r * XM) \
-  } \
+    STORE_ROWS(whole, dq, to + n * XN, 8 * qStride, mine + r * XM) \
+  }
+#define FINISH_TURNED(n) \
   if (TURNED && n < ND / 2) { \
     SUM left = g[r * ND + n % ND] * scale, right = g[r * ND + (n + ND / 2) % ND] * scale; \
     TURN_BACK(left, right, mine + r * XM, n * XN) \
@@ -218,5 +219,6 @@ void main() {
     uint to = 8 * (qBase + (mine + r * XM) * qStride);
     FINISH(0) FINISH(1) FINISH(2) FINISH(3) FINISH(4) FINISH(5) FINISH(6) FINISH(7)
     FINISH(8) FINISH(9) FINISH(10) FINISH(11) FINISH(12) FINISH(13) FINISH(14) FINISH(15)
+    FINISH_TURNED(0) FINISH_TURNED(1) FINISH_TURNED(2) FINISH_TURNED(3) FINISH_TURNED(4) FINISH_TURNED(5) FINISH_TURNED(6) FINISH_TURNED(7)
   }
 }
