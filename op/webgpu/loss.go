@@ -55,12 +55,9 @@ func (b *Backend) CrossEntropy(a op.CrossEntropy) error {
 		}
 		a.Logits = a.DLogits
 	}
-	rows, v := a.Logits.Dims[0], a.Logits.Dims[1]
-	k, groups := b.plain("cross_entropy"), rows
-	if shape, ok := b.chooseRow(v); ok && a.Grad {
-		k, groups = b.rowKernel(shape, false, false), min(rows, shape.groups)
-	} else if shape := b.lossShape(v); v%4 == 0 && shape.keep > 0 {
-		k, groups = b.lossKernel(shape, false, false), min(rows, shape.groups)
+	k, groups, ok := b.lossOfVecs(a, false)
+	if !ok {
+		k, groups = b.plain("cross_entropy"), a.Logits.Dims[0]
 	}
 	c := b.begin(k)
 	c.out(a.Logits)
@@ -73,14 +70,9 @@ func (b *Backend) CrossEntropy(a op.CrossEntropy) error {
 // crossEntropy16 writes a gradient of 16 bits: from a row in registers, in two passes
 // over a row of whole vec4s, or else pair by pair from every row's lse.
 func (b *Backend) crossEntropy16(a op.CrossEntropy) error {
-	rows, v := a.Logits.Dims[0], a.Logits.Dims[1]
-	shape := b.lossShape(v)
-	if v%4 != 0 || shape.keep == 0 {
+	k, groups, ok := b.lossOfVecs(a, true)
+	if !ok {
 		return b.crossEntropyPairs(a)
-	}
-	k, groups := b.lossKernel(shape, true, isBrain(a.DLogits)), min(rows, shape.groups)
-	if shape, ok := b.chooseRow(v); ok {
-		k, groups = b.rowKernel(shape, true, isBrain(a.DLogits)), min(rows, shape.groups)
 	}
 	c := b.begin(k)
 	c.in(a.Logits)
@@ -89,6 +81,20 @@ func (b *Backend) crossEntropy16(a op.CrossEntropy) error {
 	c.out(a.DLogits)
 	c.lossNumbers(a, true)
 	return c.groups(groups)
+}
+
+// lossOfVecs is the kernel for rows of whole vec4s and how many workgroups of it: a row
+// in registers where there is a gradient and a workgroup is large enough, else two
+// passes. ok is false for other rows.
+func (b *Backend) lossOfVecs(a op.CrossEntropy, out16 bool) (k *kernel, groups int, ok bool) {
+	rows, v, brain := a.Logits.Dims[0], a.Logits.Dims[1], out16 && isBrain(a.DLogits)
+	if s, ok := b.chooseRow(v); ok && a.Grad {
+		return b.rowKernel(s, out16, brain), min(rows, s.groups), true
+	}
+	if s := b.lossShape(v); v%4 == 0 && s.keep > 0 {
+		return b.lossKernel(s, out16, brain), min(rows, s.groups), true
+	}
+	return nil, 0, false
 }
 
 // lossShape is chooseLoss, unless a benchmark or test fixes the shape.

@@ -40,8 +40,8 @@ func (b *Backend) RotatesGroup(items []op.MatMul, a op.RoPE) bool {
 	found := 0
 	for len(items) > 0 {
 		n := b.groupSize(items)
-		l, turned, ok := b.turnedLaunch(items[:n], a)
-		if !ok && turned > 0 || l.splits > 1 && turned > 0 {
+		_, turned, ok := b.turnedLaunch(items[:n], a)
+		if !ok {
 			return false
 		}
 		found, items = found+turned, items[n:]
